@@ -1,0 +1,49 @@
+# `make demo` and `make test` work from a fresh clone: they set up what they need first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two test processes with one thread each: threads of both would fight over the same cores.
+TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+
+.PHONY: help setup demo test check format bench browser clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(VENV)/ready  ## make .venv with the tested packages
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+demo: setup  ## describe a Transformer, train a small one for half a minute, and look at its attention
+	$(BIN)/regard describe translate/transformer
+	$(BIN)/python examples/reverse.py --figure runs/reverse.png
+
+test: setup  ## run the tests
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+
+check: setup  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup  ## measure speed against peers, side by side
+	$(BIN)/python benchmarks/train_step.py
+
+browser:  ## install Chromium for the browser tests, where apt is there
+	@if command -v chromium >/dev/null; then echo "Chromium is there: $$(command -v chromium)"; \
+	elif ! command -v apt-get >/dev/null; then echo "No apt-get here; install Chromium by hand for the browser tests."; \
+	else SUDO=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	$$SUDO apt-get update -qq && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; fi
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) dist runs .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

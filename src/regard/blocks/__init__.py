@@ -1,0 +1,13 @@
+"""The parts every model is made of. They need torch and nothing else.
+
+Names end in their shape, one letter a dimension, the same letters in the whole project:
+
+    B batch            H heads               V vocabulary
+    T query length     K head width          P patches
+    S key length       D width               M width of the memory, where it is not D
+    L layers           F feed-forward width  E width of what is fed in, where it is not D
+                                             A width in which additive scores are formed
+                                             C channels of a convolution
+
+A `1` is a dimension that broadcasts. Masks are named for what True means: `allowed_BHTS`, `is_padding_BS`.
+"""

@@ -1,0 +1,203 @@
+"""See and change what attention does, from outside: `capture` and `intervene`.
+
+Both are hooks on the attention cores (`Attend`, `Weigh`) and on positions; a model knows nothing of them. Attention
+modules are named by their path in the model, such as `decoder.layers.3.cross`; a `*` in a pattern stands for any text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.attend import Attend, Weigh, attend_explicitly
+from regard.blocks.positions import Positions, Rotary
+from regard.blocks.scores import DotScore
+
+Patterns = str | Sequence[str]
+
+
+class Maps(Mapping[str, Tensor]):
+    """Captured weights by module path, each of shape (batch, heads, rows, keys).
+
+    Calls of a module one after the other, as in recurrent or cached decoding, are rows one after the other; rows with
+    fewer keys end in zeros.
+    """
+
+    def __init__(self, paths: Sequence[str], heads: Sequence[int] | None, rows: Sequence[int] | None) -> None:
+        self._heads, self._rows = heads, rows
+        self._parts: dict[str, list[Tensor]] = {path: [] for path in paths}
+        self._seen = dict.fromkeys(paths, 0)
+
+    def __getitem__(self, path: str) -> Tensor:
+        if path not in self._parts:
+            raise KeyError(f"{path!r} was not captured; captured were {', '.join(map(repr, self._parts))}")
+        if not self._seen[path]:
+            raise KeyError(f"{path!r} did not run; run the model inside the with-block")
+        if self._rows is not None and max(self._rows) >= self._seen[path]:
+            raise IndexError(f"row {max(self._rows)} of {path!r} was asked for, but there were {self._seen[path]} rows")
+        parts = self._parts[path]
+        if len({part.shape[:2] for part in parts}) > 1:
+            raise ValueError(f"{path!r} ran with different batches; use one capture for each run of the model")
+        keys = max(part.size(3) for part in parts)
+        stitched = torch.cat([nn.functional.pad(part, (0, keys - part.size(3))) for part in parts], dim=2)
+        if self._rows is None:
+            return stitched
+        order = sorted(self._rows)
+        return stitched[:, :, [order.index(row) for row in self._rows]]
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, rows in self._seen.items() if rows)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _record(self, path: str, core: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        count = args[0].size(2)
+        first, self._seen[path] = self._seen[path], self._seen[path] + count
+        rows = None
+        if self._rows is not None:
+            rows = [row - first for row in sorted(self._rows) if first <= row < first + count]
+            if not rows:
+                return
+        if self._heads is not None and max(self._heads) >= args[0].size(1):
+            raise IndexError(
+                f"head {max(self._heads)} of {path!r} was asked for, but there are {args[0].size(1)} heads"
+            )
+        with torch.no_grad():
+            if isinstance(core, Weigh):
+                weights = self._select(output[1], rows).clone()
+            else:
+                query, key, value, allowed, scale = args
+                allowed = None if allowed is None else self._select(allowed, rows)
+                key, value = self._select(key, None), self._select(value, None)
+                weights = attend_explicitly(self._select(query, rows), key, value, allowed, scale)[1]
+        self._parts[path].append(weights.detach())
+
+    def _select(self, x_BHTS: Tensor, rows: Sequence[int] | None) -> Tensor:
+        """The heads and rows asked for; a dimension that broadcasts stays as it is."""
+        if self._heads is not None and x_BHTS.size(1) > 1:
+            x_BHTS = x_BHTS[:, self._heads]
+        if rows is not None and x_BHTS.size(2) > 1:
+            x_BHTS = x_BHTS[:, :, rows]
+        return x_BHTS
+
+
+@contextmanager
+def capture(
+    model: nn.Module,
+    layers: Patterns = "*",
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
+) -> Iterator[Maps]:
+    """Attention weights of what runs inside the with-block, exact, of any attention module of any model.
+
+    The model takes its usual path and gives its usual result; beside it, the weights are computed for what is asked.
+
+    Args:
+        layers: patterns of module paths.
+        heads: which heads, counted from 0; all unless given.
+        rows: which queries, counted from 0 over all calls of the module; all unless given.
+    """
+    for name, numbers in (("heads", heads), ("rows", rows)):
+        if numbers is not None and (not numbers or min(numbers) < 0):
+            raise ValueError(f"{name} should be numbers from 0, at least one, got {list(numbers)}")
+    cores = find(attention_cores(model), layers, "attention")
+    maps = Maps(list(cores), heads, rows)
+    with ExitStack() as hooks:
+        for path, core in cores.items():
+            hooks.callback(core.register_forward_hook(partial(maps._record, path)).remove)
+        yield maps
+
+
+@contextmanager
+def intervene(
+    model: nn.Module,
+    *,
+    drop_heads: Mapping[str, Sequence[int]] | None = None,
+    drop_mask: Patterns = (),
+    drop_scaling: Patterns = (),
+    drop_positions: Patterns = (),
+) -> Iterator[None]:
+    """Changes what attention does inside the with-block, and only there.
+
+    Args:
+        drop_heads: for patterns of attention paths, the heads that are to find nothing (zeros).
+        drop_mask: attention paths that may see everything, padding and future included.
+        drop_scaling: attention paths whose dot products are not divided by √K.
+        drop_positions: position paths (such as `encoder.positions`) that are to say nothing.
+    """
+    cores = attention_cores(model)
+    with ExitStack() as hooks:
+        for pattern, heads in (drop_heads or {}).items():
+            for core in find(cores, pattern, "attention").values():
+                hooks.callback(core.register_forward_hook(partial(_silence, heads)).remove)
+        for core in find(cores, drop_mask, "attention").values():
+            hooks.callback(core.register_forward_pre_hook(_see_all).remove)
+        for path, core in find(cores, drop_scaling, "attention").items():
+            if isinstance(core, Attend):
+                hooks.callback(core.register_forward_pre_hook(_scale_by_one).remove)
+            elif isinstance(score := model.get_submodule(f"{path}.score".lstrip(".")), DotScore):
+                hooks.callback(score.register_forward_hook(_undo_scale).remove)
+            else:
+                raise ValueError(f"{path!r} has no scaling to drop: its scores are no dot products")
+        for module in find(position_modules(model), drop_positions, "positions").values():
+            if isinstance(module, Positions):
+                hooks.callback(module.encoding.register_forward_hook(_say_nothing).remove)
+            else:
+                hooks.callback(module.register_forward_hook(_leave_unturned).remove)
+        yield
+
+
+def attention_cores(model: nn.Module) -> dict[str, nn.Module]:
+    """The attention cores of a model by the path of the module they serve."""
+    return {
+        path.rpartition(".")[0]: module for path, module in model.named_modules() if isinstance(module, Attend | Weigh)
+    }
+
+
+def position_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules of a model that tell positions, by path."""
+    return {path: module for path, module in model.named_modules() if isinstance(module, Positions | Rotary)}
+
+
+def find(modules: Mapping[str, nn.Module], patterns: Patterns, what: str) -> dict[str, nn.Module]:
+    """The modules whose path matches; a pattern without a match is an error that lists the paths."""
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    for pattern in patterns:
+        if not any(fnmatchcase(path, pattern) for path in modules):
+            known = ", ".join(map(repr, modules)) or "none"
+            raise ValueError(f"no {what} matches {pattern!r}; this model has {known}")
+    return {path: m for path, m in modules.items() if any(fnmatchcase(path, pattern) for pattern in patterns)}
+
+
+def _silence(heads: Sequence[int], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+    found, *rest = output if isinstance(output, tuple) else (output,)
+    if not heads or min(heads) < 0 or max(heads) >= found.size(1):
+        raise IndexError(f"heads should be numbers from 0 to {found.size(1) - 1}, got {list(heads)}")
+    found = found.index_fill(1, torch.tensor(heads, device=found.device), 0.0)
+    return (found, *rest) if rest else found
+
+
+def _see_all(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    at = 3 if isinstance(core, Attend) else 2
+    return (*args[:at], None, *args[at + 1 :])
+
+
+def _scale_by_one(_core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*args[:4], 1.0)
+
+
+def _undo_scale(score: nn.Module, _args: tuple[Any, ...], output: Tensor) -> Tensor:
+    return output / cast(DotScore, score).scale
+
+
+def _say_nothing(_encoding: nn.Module, _args: tuple[Any, ...], output: Tensor) -> Tensor:
+    return torch.zeros_like(output)
+
+
+def _leave_unturned(_rotary: nn.Module, args: tuple[Any, ...], _output: Tensor) -> Tensor:
+    return cast(Tensor, args[0])

@@ -1,0 +1,42 @@
+"""Gated 1-D convolution: y = (x ∗ A + a) ⊙ σ(x ∗ B + b), the layer of ConvS2S (Gehring et al. 2017)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks.shapes import expect
+
+
+class GatedConvolution(nn.Module):
+    """Every position sees its `kernel` nearest neighbours; a causal one, itself and `kernel` − 1 before it."""
+
+    def __init__(self, width: int, kernel: int, causal: bool) -> None:
+        super().__init__()
+        if not causal and kernel % 2 == 0:
+            raise ValueError(f"a kernel of {kernel} has no middle; choose an odd one, or a causal convolution")
+        self.width, self.kernel, self.causal = width, kernel, causal
+        self.filters = nn.Conv1d(width, 2 * width, kernel)
+
+    def forward(self, x_BTD: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
+        """y at every position; padding counts as zeros, like what lies before the beginning and after the end."""
+        expect("x", x_BTD, "batch", "length", self.width)
+        if is_padding_BT is not None:
+            expect("is_padding", is_padding_BT, *x_BTD.shape[:2])
+            x_BTD = x_BTD.masked_fill(is_padding_BT[:, :, None], 0.0)
+        reach = self.kernel - 1
+        before = reach if self.causal else reach // 2
+        return self._gate(F.pad(x_BTD, (0, 0, before, reach - before)))
+
+    def begin(self, batch: int) -> Tensor:
+        """What a causal convolution has seen before the first step: kernel − 1 vectors of zeros."""
+        assert self.causal
+        return self.filters.weight.new_zeros(batch, self.kernel - 1, self.width)
+
+    def step(self, x_B1D: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """y at the next position of a causal convolution, and what the position after it will need."""
+        expect("x", x_B1D, past.size(0), 1, self.width)
+        seen = torch.cat((past, x_B1D), dim=1)
+        return self._gate(seen), seen[:, 1:]
+
+    def _gate(self, x_BTD: Tensor) -> Tensor:
+        return F.glu(self.filters(x_BTD.mT), dim=1).mT

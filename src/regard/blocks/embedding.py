@@ -1,0 +1,39 @@
+"""Token embedding: one vector for each token of the vocabulary, which may also serve as the output layer."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks.shapes import expect
+
+
+class TokenEmbedding(nn.Module):
+    """Looks tokens up, and, tied, scores every token of the vocabulary (Vaswani et al. 2017, section 3.4).
+
+    Args:
+        scaled: multiply looked-up vectors by √D. The table starts with variance 1/D, good for the output layer, so that
+            the vectors start with variance 1, good for the input.
+    """
+
+    def __init__(self, vocab_size: int, width: int, scaled: bool = True) -> None:
+        super().__init__()
+        self.vocab_size, self.width = vocab_size, width
+        self.scale = width**0.5 if scaled else 1.0
+        self.weight = nn.Parameter(torch.randn(vocab_size, width) * width**-0.5)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """The vector of each token."""
+        expect("tokens", tokens_BT, "batch", "length")
+        try:
+            return F.embedding(tokens_BT, self.weight) * self.scale
+        except IndexError:
+            low, high = int(tokens_BT.min()), int(tokens_BT.max())
+            raise ValueError(
+                f"tokens from {low} to {high} do not fit a vocabulary of {self.vocab_size}; "
+                f"was the text encoded with another tokenizer?"
+            ) from None
+
+    def logits(self, x_BTD: Tensor) -> Tensor:
+        """The score of every token of the vocabulary at each position."""
+        expect("x", x_BTD, "batch", "length", self.width)
+        return F.linear(x_BTD, self.weight)

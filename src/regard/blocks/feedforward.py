@@ -1,0 +1,29 @@
+"""The position-wise feed-forward network: FFN(x) = W_2 f(W_1 x + b_1) + b_2  (Vaswani et al. 2017, eq. 2)."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks.shapes import expect
+
+Activation = Literal["relu", "gelu"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them, the same for every position."""
+
+    def __init__(self, width: int, ff_width: int, activation: Activation = "relu") -> None:
+        super().__init__()
+        self.width = width
+        self.inner = nn.Linear(width, ff_width)
+        self.outer = nn.Linear(ff_width, width)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """FFN(x)."""
+        expect("x", x_BTD, "batch", "length", self.width)
+        hidden_BTF = self.activation(self.inner(x_BTD))
+        return self.outer(hidden_BTF)

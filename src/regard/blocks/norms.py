@@ -1,0 +1,85 @@
+"""Norms, and the residual connection they go with.
+
+A norm is called with x and the position of x's first vector, which only batch norm needs to know.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks.positions import check_context
+from regard.blocks.shapes import expect
+
+NormKind = Literal["layer", "batch"]
+Placement = Literal["pre", "post"]
+
+
+class LayerNorm(nn.Module):
+    """h = g ⊙ (x − μ)/σ + b, with μ and σ over the features of one vector (Ba et al. 2016)."""
+
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.width, self.eps = width, eps
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x_BTD: Tensor, _start: int = 0) -> Tensor:
+        """x, normalised."""
+        expect("x", x_BTD, "batch", "length", self.width)
+        return F.layer_norm(x_BTD, (self.width,), self.weight, self.bias, self.eps)
+
+
+class BatchNorm(nn.Module):
+    """The same formula with μ and σ over the sentences of a batch, for each feature at each position.
+
+    In training it uses the batch at hand, padding included, so that a sentence's result depends on its neighbours;
+    otherwise running averages of it, which exist for `context` positions. That is the case against it in language.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def __init__(self, width: int, context: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.width, self.context, self.momentum, self.eps = width, context, momentum, eps
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(context, width))
+        self.register_buffer("running_variance", torch.ones(context, width))
+
+    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
+        """x, normalised; `start` is its first position."""
+        expect("x", x_BTD, "batch", "length", self.width)
+        stop = start + x_BTD.size(1)
+        check_context(stop, self.context)
+        mean_TD, variance_TD = self.running_mean[start:stop], self.running_variance[start:stop]
+        if self.training:
+            now_TD, spread_TD = x_BTD.mean(0), x_BTD.var(0, unbiased=False)
+            with torch.no_grad():
+                mean_TD.lerp_(now_TD, self.momentum)
+                variance_TD.lerp_(spread_TD, self.momentum)
+            mean_TD, variance_TD = now_TD, spread_TD
+        return (x_BTD - mean_TD) * (variance_TD + self.eps).rsqrt() * self.weight + self.bias
+
+
+def make_norm(kind: NormKind, width: int, context: int) -> nn.Module:
+    """The norm of that name."""
+    return LayerNorm(width) if kind == "layer" else BatchNorm(width, context)
+
+
+class Residual(nn.Module):
+    """x + sublayer(x), with the norm after the sum ("post", as in 2017) or before the sublayer ("pre")."""
+
+    def __init__(self, norm: nn.Module, placement: Placement, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.placement = norm, placement
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], start: int = 0) -> Tensor:
+        """x, with what the sublayer says about it added."""
+        if self.placement == "pre":
+            return x_BTD + self.dropout(sublayer(self.norm(x_BTD, start)))
+        return self.norm(x_BTD + self.dropout(sublayer(x_BTD)), start)

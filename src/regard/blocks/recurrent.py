@@ -1,0 +1,136 @@
+"""Recurrent blocks on torch's own kernels: an encoder, and a decoder cell that looks at the encoder's memory.
+
+    tanh RNN   h_t = tanh(U x_t + V h_(t−1) + b);  GRU and LSTM add gates to it
+    decoder    c_t = attention(s_(t−1), h),  s_t = cell([x_t, c_t], s_(t−1))        (Bahdanau et al. 2015)
+
+Without attention, all that the decoder knows of the source is s_0.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.blocks.scores import Memory, ScoredAttention
+from regard.blocks.shapes import expect
+
+Cell = Literal["rnn", "gru", "lstm"]
+KERNELS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+
+
+class RecurrentEncoder(nn.Module):
+    """Reads a sequence from left to right and, if `bidirectional`, also from right to left.
+
+    Its memory has `memory_width`: `width` for each direction.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        in_width: int,
+        width: int,
+        *,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.in_width, self.width = in_width, width
+        self.memory_width = 2 * width if bidirectional else width
+        between = dropout if layers > 1 else 0.0  # torch warns of dropout between the layers of a single one
+        self.kernel = KERNELS[cell](
+            in_width, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
+        )
+
+    def forward(self, x_BSE: Tensor, is_padding_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory (a state for each position, zero at padding) and the last state of the top layer."""
+        expect("x", x_BSE, *is_padding_BS.shape, self.in_width)
+        lengths_B = (~is_padding_BS).sum(1)
+        if bool((lengths_B == 0).any()):
+            raise ValueError(f"sentence {int(lengths_B.argmin())} of the batch is empty; leave empty sentences out")
+        # packed, so that the right-to-left reader starts at the last word and not in the padding
+        packed = pack_padded_sequence(x_BSE, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
+        states, last = self.kernel(packed)
+        memory_BSM, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BSE.size(1))
+        final_BM = _as_tuple(last)[0][-(self.memory_width // self.width) :].transpose(0, 1).flatten(1)
+        return memory_BSM, final_BM
+
+
+@dataclass(frozen=True)
+class CellState:
+    """Where a decoder is: the states of its layers, what it looks at, and where it looked last."""
+
+    hidden: tuple[Tensor, ...]
+    """One (layers, batch, width) tensor; for an LSTM two, the second being its cells."""
+    memory: Memory | None
+    weights_BS: Tensor | None
+
+    def reorder(self, index_B: Tensor) -> "CellState":
+        """The state of the sentences that `index_B` names."""
+        return CellState(
+            tuple(part_LBD.index_select(1, index_B) for part_LBD in self.hidden),
+            None if self.memory is None else self.memory.reorder(index_B),
+            None if self.weights_BS is None else self.weights_BS.index_select(0, index_B),
+        )
+
+
+class AttentiveCell(nn.Module):
+    """One step of a recurrent decoder; without attention, one that knows only s_0.
+
+    Its output has `out_width`: the state and the context side by side.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        in_width: int,
+        width: int,
+        *,
+        memory_width: int,
+        attention: ScoredAttention | None,
+        layers: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        context_width = memory_width if attention else 0
+        self.in_width, self.width, self.memory_width, self.layers = in_width, width, memory_width, layers
+        self.out_width = width + context_width
+        self.attention = attention
+        between = dropout if layers > 1 else 0.0
+        self.kernel = KERNELS[cell](in_width + context_width, width, layers, batch_first=True, dropout=between)
+        self.parts = 2 if cell == "lstm" else 1
+        self.bridge = nn.Linear(memory_width, self.parts * layers * width)
+
+    def start(self, memory_BSM: Tensor, final_BM: Tensor, is_padding_BS: Tensor) -> CellState:
+        """s_0 = tanh(W h_last), and the memory to look at."""
+        expect("final", final_BM, "batch", self.memory_width)
+        states = self.bridge(final_BM).tanh()
+        hidden = tuple(
+            part.unflatten(1, (self.layers, self.width)).transpose(0, 1).contiguous()
+            for part in states.chunk(self.parts, dim=1)
+        )
+        if self.attention is None:
+            return CellState(hidden, None, None)
+        memory = self.attention.remember(memory_BSM, is_padding_BS)
+        return CellState(hidden, memory, self.attention.begin(memory))
+
+    def forward(self, x_BE: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """Takes in one token's vector; gives the output and the next state."""
+        expect("x", x_BE, "batch", self.in_width)
+        hidden = state.hidden if self.parts == 2 else state.hidden[0]
+        if self.attention is None:
+            out_B1D, hidden = self.kernel(x_BE[:, None], hidden)
+            return out_B1D[:, 0], CellState(_as_tuple(hidden), None, None)
+        assert state.memory is not None
+        assert state.weights_BS is not None
+        query_B1D = state.hidden[0][-1][:, None]
+        context_B1M, weights_BS = self.attention(query_B1D, state.memory, state.weights_BS)
+        out_B1D, hidden = self.kernel(torch.cat((x_BE[:, None], context_B1M), dim=2), hidden)
+        out = torch.cat((out_B1D, context_B1M), dim=2)
+        return out[:, 0], CellState(_as_tuple(hidden), state.memory, weights_BS)
+
+
+def _as_tuple(hidden: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return hidden if isinstance(hidden, tuple) else (hidden,)

@@ -1,0 +1,120 @@
+"""Attention of a recurrent decoder: four answers to "how well does this memory fit this state?"
+
+    dot             e_i = (W s)ᵀ h_i                                     Luong et al. 2015
+    scaled dot      e_i = (W s)ᵀ h_i / √M
+    additive        e_i = vᵀ tanh(W s + U h_i)                            Bahdanau et al. 2015
+    location-aware  e_i = vᵀ tanh(W s + U h_i + Z f_i + b), f = F ∗ α    Chorowski et al. 2015
+
+A score has two parts, so that what depends on the memory alone is computed once a sentence: `keys(memory)`, and the
+score itself for each query. α are the weights of the step before, which only the last of the four looks at.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.attend import Weigh
+from regard.blocks.shapes import expect
+
+
+class DotScore(nn.Module):
+    """e_i = (W s)ᵀ h_i, divided by √M if `scaled`."""
+
+    def __init__(self, query_width: int, memory_width: int, scaled: bool) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_width, memory_width, bias=False)
+        self.scale = memory_width**-0.5 if scaled else 1.0
+
+    def keys(self, memory_BSM: Tensor) -> Tensor:
+        """The memory itself."""
+        return memory_BSM
+
+    def forward(self, query_BTD: Tensor, key_BSM: Tensor, _previous_BS: Tensor) -> Tensor:
+        """e for each query and each memory."""
+        return self.query(query_BTD) @ key_BSM.mT * self.scale
+
+
+class AdditiveScore(nn.Module):
+    """e_i = vᵀ tanh(W s + U h_i)."""
+
+    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_width, width, bias=False)
+        self.key = nn.Linear(memory_width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def keys(self, memory_BSM: Tensor) -> Tensor:
+        """U h."""
+        return self.key(memory_BSM)
+
+    def forward(self, query_BTD: Tensor, key_BSA: Tensor, _previous_BS: Tensor) -> Tensor:
+        """e for each query and each memory."""
+        sum_BTSA = self.query(query_BTD)[:, :, None] + key_BSA[:, None]
+        return self.energy(sum_BTSA.tanh()).squeeze(-1)
+
+
+class LocationAwareScore(nn.Module):
+    """e_i = vᵀ tanh(W s + U h_i + Z f_i + b): where attention was the step before says where it goes on.
+
+    Args:
+        kernel: positions that one filter sees; odd, so that it has a middle.
+    """
+
+    def __init__(self, query_width: int, memory_width: int, width: int, channels: int = 10, kernel: int = 31) -> None:
+        super().__init__()
+        if kernel % 2 == 0:
+            raise ValueError(f"a kernel of {kernel} has no middle; choose an odd one")
+        self.query = nn.Linear(query_width, width, bias=True)
+        self.key = nn.Linear(memory_width, width, bias=False)
+        self.filters = nn.Conv1d(1, channels, kernel, padding=kernel // 2, bias=False)
+        self.location = nn.Linear(channels, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def keys(self, memory_BSM: Tensor) -> Tensor:
+        """U h."""
+        return self.key(memory_BSM)
+
+    def forward(self, query_BTD: Tensor, key_BSA: Tensor, previous_BS: Tensor) -> Tensor:
+        """e for one query (T = 1) and each memory."""
+        expect("query", query_BTD, "batch", 1, "width")
+        features_BCS = self.filters(previous_BS[:, None])
+        sum_BSA = self.query(query_BTD) + key_BSA + self.location(features_BCS.mT)
+        return self.energy(sum_BSA.tanh()).mT
+
+
+class Memory(NamedTuple):
+    """What a recurrent decoder looks at: keys for the score, values to take, and which of them may be seen."""
+
+    key_BSA: Tensor
+    value_BSM: Tensor
+    allowed_B11S: Tensor
+
+    def reorder(self, index_B: Tensor) -> "Memory":
+        """The memory of the sentences that `index_B` names."""
+        return Memory(*(part.index_select(0, index_B) for part in self))
+
+
+class ScoredAttention(nn.Module):
+    """Attention by a score: c = Σ_i softmax(e)_i h_i, a fresh context for each query."""
+
+    def __init__(self, score: DotScore | AdditiveScore | LocationAwareScore) -> None:
+        super().__init__()
+        self.score = score
+        self.weigh = Weigh()
+
+    def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> Memory:
+        """What the score needs of a memory, computed once."""
+        expect("memory", memory_BSM, *is_padding_BS.shape, "width")
+        return Memory(self.score.keys(memory_BSM), memory_BSM, ~is_padding_BS[:, None, None])
+
+    def begin(self, memory: Memory) -> Tensor:
+        """Weights before the first step: nowhere yet."""
+        return torch.zeros_like(memory.value_BSM[..., 0])
+
+    def forward(self, query_BTD: Tensor, memory: Memory, previous_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """The context of each query, and the weights of the last one."""
+        expect("query", query_BTD, memory.value_BSM.size(0), "length", "width")
+        scores_BTS = self.score(query_BTD, memory.key_BSA, previous_BS)
+        context_B1TM, weights_B1TS = self.weigh(scores_BTS[:, None], memory.value_BSM[:, None], memory.allowed_B11S)
+        return context_B1TM[:, 0], weights_B1TS[:, 0, -1]

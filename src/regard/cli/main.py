@@ -1,0 +1,52 @@
+"""`regard`: the verbs, and how errors reach a person."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from regard import __version__
+from regard.cli.describe import describe
+from regard.cli.recipes import recipes
+
+app = typer.Typer(
+    name="regard",
+    help="Train a Transformer, trust it, look inside it.",
+    epilog="Start with: regard recipes",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(recipes)
+app.command()(describe)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options that come before a verb."""
+
+
+def main() -> None:
+    """Runs the command; what a person did wrong is told in words, without a traceback."""
+    try:
+        app()
+    except BrokenPipeError:
+        # the reader has left, as in `regard recipes | head`; no more is to be written, not even at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ValueError, OSError) as error:
+        typer.echo(f"regard: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,236 @@
+"""The Transformer: an encoder that reads the source, a decoder that writes the target (Vaswani et al. 2017).
+
+Beside the paper's base and big there are two sizes that train on a laptop, with the norm before each sublayer instead
+of after it, which needs no long warm-up.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal, cast
+
+from torch import Tensor, nn
+
+from regard.blocks import masks
+from regard.blocks.attention import Cache, KeyValue
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.feedforward import Activation
+from regard.blocks.layers import DecoderLayer, EncoderLayer
+from regard.blocks.norms import NormKind, Placement, make_norm
+from regard.blocks.positions import Kind, Merge, Positions, make_positions
+from regard.config import Config, Natural, Positive, Problem, Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(Config):
+    """A Transformer's shape."""
+
+    kind: Literal["transformer"] = "transformer"
+    vocab_size: Positive
+    """Tokens of the target; of both languages where they share one vocabulary."""
+    source_vocab_size: Positive | None = None
+    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    pad_id: Natural = 0
+    """The token that fills up short sentences. Nobody looks at it."""
+    width: Positive = 256
+    heads: Positive = 4
+    ff_width: Positive = 1024
+    encoder_layers: Positive = 3
+    decoder_layers: Positive = 3
+    context: Positive = 1024
+    """Longest sequence that learned and Fourier positions and batch norm are made for."""
+    positions: Kind = "sinusoidal"
+    position_merge: Merge = "add"
+    """"concatenate" gives half of the width to the token and half to its position."""
+    norm: NormKind = "layer"
+    norm_placement: Placement = "pre"
+    activation: Activation = "relu"
+    dropout: Rate = 0.1
+    tied: bool = True
+    """The output layer is the target's embedding."""
+
+    presets: ClassVar = {
+        "tiny": {"width": 128, "heads": 4, "ff_width": 256, "encoder_layers": 4, "decoder_layers": 4},
+        "small": {"width": 256, "heads": 4, "ff_width": 1024, "encoder_layers": 3, "decoder_layers": 3},
+        "base": {
+            "width": 512, "heads": 8, "ff_width": 2048, "encoder_layers": 6, "decoder_layers": 6,
+            "norm_placement": "post",
+        },
+        "big": {
+            "width": 1024, "heads": 16, "ff_width": 4096, "encoder_layers": 6, "decoder_layers": 6,
+            "norm_placement": "post", "dropout": 0.3,
+        },
+    }  # fmt: skip
+
+    def problems(self) -> Iterator[Problem]:
+        """Values that cannot go together."""
+        if self.width % self.heads:
+            below, above = self.width // self.heads * self.heads, -(-self.width // self.heads) * self.heads
+            near = " or ".join(str(multiple) for multiple in (below, above) if multiple)
+            yield Problem(f"width = {self.width}", f"not divisible by heads = {self.heads}; choose {near}")
+        elif self.positions == "rotary" and self.width // self.heads % 2:
+            yield Problem("positions = 'rotary'", f"turns pairs, but width / heads = {self.width // self.heads} is odd")
+        if self.position_merge == "concatenate":
+            if self.positions in ("rotary", "none"):
+                yield Problem("position_merge = 'concatenate'", f"there is nothing to set beside in '{self.positions}'")
+            elif self.width % 4:
+                yield Problem(f"width = {self.width}", "a half for positions needs a multiple of 4")
+            if self.tied:
+                yield Problem(
+                    "tied = true",
+                    "embeddings are half as wide as the model if positions are set beside; set tied = false",
+                )
+        elif self.positions in ("sinusoidal", "sinusoidal_split", "fourier") and self.width % 2:
+            yield Problem(f"width = {self.width}", f"{self.positions} positions come in pairs; choose an even width")
+        for name, size in (("vocab_size", self.vocab_size), ("source_vocab_size", self.source_vocab_size)):
+            if size is not None and self.pad_id >= size:
+                yield Problem(f"pad_id = {self.pad_id}", f"is no token of {name} = {size}")
+
+    def build(self) -> "Transformer":
+        """The model, with fresh weights."""
+        return Transformer(self)
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """Where the decoder is: what it sees of the source in each layer, and its own tokens so far."""
+
+    memories: tuple[KeyValue, ...]
+    memory_allowed: Tensor
+    caches: tuple[Cache, ...]
+
+    def reorder(self, index_B: Tensor) -> "TransformerState":
+        """The state of the sentences that `index_B` names."""
+        return TransformerState(
+            tuple(memory.reorder(index_B) for memory in self.memories),
+            self.memory_allowed.index_select(0, index_B),
+            tuple(cache.reorder(index_B) for cache in self.caches),
+        )
+
+
+class Transformer(nn.Module):
+    """The paper's Figure 1."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        token_width = _token_width(config)
+        self.target_embedding = TokenEmbedding(config.vocab_size, token_width)
+        self.source_embedding = (
+            TokenEmbedding(config.source_vocab_size, token_width) if config.source_vocab_size else self.target_embedding
+        )
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.output = None if config.tied else nn.Linear(config.width, config.vocab_size, bias=False)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1 and "embedding" not in name and "positions" not in name:
+                nn.init.xavier_uniform_(parameter)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        return self.logits(self.decode(target_BT, self.encode(source_BS), self.source_allowed(source_BS)))
+
+    def encode(self, source_BS: Tensor) -> Tensor:
+        """The memory: a vector for each source token."""
+        return self.encoder(self.source_embedding(source_BS), self.source_allowed(source_BS))
+
+    def decode(self, target_BT: Tensor, memory_BSD: Tensor, memory_allowed: Tensor) -> Tensor:
+        """A vector for each target token, from which `logits` reads the next one."""
+        layers = self.config.decoder_layers
+        return self.decoder(self.target_embedding(target_BT), [memory_BSD] * layers, memory_allowed, [None] * layers)
+
+    def logits(self, x_BTD: Tensor) -> Tensor:
+        """The score of every token of the vocabulary."""
+        return self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
+
+    def source_allowed(self, source_BS: Tensor) -> Tensor:
+        """Which source tokens may be seen: all but padding."""
+        return masks.padding(source_BS == self.config.pad_id)
+
+    def start(self, source_BS: Tensor) -> TransformerState:
+        """Reads the source. What the decoder's layers see of it is computed here, once."""
+        memories = self.decoder.remember(self.encode(source_BS))
+        return TransformerState(memories, self.source_allowed(source_BS), tuple(Cache() for _ in memories))
+
+    def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Takes in one token of each sentence; gives logits for the next one. The state given is used up."""
+        x_B1E = self.target_embedding(tokens_B[:, None])
+        x_B1D = self.decoder(x_B1E, state.memories, state.memory_allowed, state.caches)
+        return self.logits(x_B1D)[:, 0], state
+
+
+class Encoder(nn.Module):
+    """The left half of the figure."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.positions = _positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(_layer(EncoderLayer, config) for _ in range(config.encoder_layers))
+        self.norm = _last_norm(config)
+
+    def forward(self, x_BSE: Tensor, allowed: Tensor) -> Tensor:
+        """A vector for each source token that knows of all the others."""
+        x_BSD = self.dropout(x_BSE if self.positions is None else self.positions(x_BSE))
+        for layer in self.layers:
+            x_BSD = layer(x_BSD, allowed)
+        return x_BSD if self.norm is None else self.norm(x_BSD)
+
+
+class Decoder(nn.Module):
+    """The right half of the figure."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.positions = _positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(_layer(DecoderLayer, config) for _ in range(config.decoder_layers))
+        self.norm = _last_norm(config)
+
+    def forward(
+        self,
+        x_BTE: Tensor,
+        memories: Sequence[Tensor | KeyValue],
+        memory_allowed: Tensor,
+        caches: Sequence[Cache | None],
+    ) -> Tensor:
+        """A vector for each target token that knows of the tokens before it, those in the caches included."""
+        start = caches[0].length if caches[0] else 0
+        length = x_BTE.size(1)
+        allowed = masks.causal(length, start + length, x_BTE.device) if length > 1 else None
+        x_BTD = self.dropout(x_BTE if self.positions is None else self.positions(x_BTE, start))
+        for layer, memory, cache in zip(self.layers, memories, caches, strict=True):
+            x_BTD = layer(x_BTD, memory, allowed, memory_allowed, cache)
+        return x_BTD if self.norm is None else self.norm(x_BTD, start)
+
+    def remember(self, memory_BSD: Tensor) -> tuple[KeyValue, ...]:
+        """Keys and values of the source for each layer."""
+        return tuple(cast(DecoderLayer, layer).cross.remember(memory_BSD) for layer in self.layers)
+
+
+def _token_width(config: TransformerConfig) -> int:
+    return config.width // 2 if config.position_merge == "concatenate" else config.width
+
+
+def _positions(config: TransformerConfig) -> Positions | None:
+    return make_positions(config.positions, _token_width(config), config.context, config.position_merge)
+
+
+def _layer(kind: type[EncoderLayer | DecoderLayer], config: TransformerConfig) -> EncoderLayer | DecoderLayer:
+    return kind(
+        config.width,
+        config.heads,
+        config.ff_width,
+        norm=partial(make_norm, config.norm, config.width, config.context),
+        placement=config.norm_placement,
+        activation=config.activation,
+        dropout=config.dropout,
+        rotary=config.positions == "rotary",
+    )
+
+
+def _last_norm(config: TransformerConfig) -> nn.Module | None:
+    """With norms before the sublayers, nothing has normalised the last sum yet."""
+    return make_norm(config.norm, config.width, config.context) if config.norm_placement == "pre" else None

@@ -24,7 +24,7 @@ demo: setup  ## describe a Transformer, train a small one for half a minute, and
 	$(BIN)/python examples/reverse.py --figure runs/reverse.png
 
 test: setup  ## run the tests
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadscope
 
 check: setup  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

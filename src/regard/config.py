@@ -189,21 +189,24 @@ _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails) -> Iterator[Problem]:
     """Turns one of pydantic's errors into ours."""
-    path, owner = _locate(kind, data, details["loc"])
-    context, value = details.get("ctx", {}), details["input"]
+    name, context, value = details["type"], details.get("ctx", {}), details["input"]
+    path, owner = _locate(kind, data, details["loc"], missing=name == "missing")
     here = f"{path} = {_show(value)}" if path else ""
-    name = details["type"]
     expected = _EXPECTED.get(name.split("_")[0])
     limit = next((key for key in _LIMITS if key in context), None)
     if isinstance(inner := context.get("error"), ConfigError):
         yield from (problem.within(path) for problem in inner.problems)
     elif name == "missing":
         yield Problem(path, "is required and missing; add it")
+    elif name == "union_tag_not_found":
+        yield Problem(_join(path, "kind"), "is required and missing; add it")
+    elif name == "union_tag_invalid":
+        yield Problem(f"{_join(path, 'kind')} = {_show(value['kind'])}", _one_of(_quoted(context), value["kind"]))
     elif name in ("unexpected_keyword_argument", "extra_forbidden"):
         known = [f.name for f in dataclasses.fields(owner)]
         yield Problem(here, f"no such key; {_nearest(details['loc'][-1], known, path)}")
     elif name == "literal_error":
-        yield Problem(here, _one_of(re.findall(r"'([^']*)'", context["expected"]), value))
+        yield Problem(here, _one_of(_quoted(context), value))
     elif limit:
         yield Problem(here, f"must be {_LIMITS[limit]} {context[limit]}")
     elif expected:
@@ -212,12 +215,12 @@ def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails)
         yield Problem(here, details["msg"])
 
 
-def _locate(kind: Any, data: Any, location: Sequence[str | int]) -> tuple[str, Any]:
+def _locate(kind: Any, data: Any, location: Sequence[str | int], missing: bool) -> tuple[str, Any]:
     """The dotted path of an error, without the union tags that pydantic puts in, and the config it is a key of."""
     path, annotation, owner = "", kind, None
     for depth, step in enumerate(location, start=1):
         is_key = isinstance(data, Mapping) and step in data
-        is_missing_key = isinstance(data, Mapping) and depth == len(location)
+        is_missing_key = missing and depth == len(location)
         is_index = isinstance(data, list) and isinstance(step, int)
         if is_key or is_missing_key or is_index:
             path, owner = _join(path, str(step)), _config_class(annotation, data)
@@ -230,6 +233,11 @@ def _nearest(word: Any, known: Sequence[str], path: str) -> str:
     close = difflib.get_close_matches(str(word), known, n=1)
     prefix = path.rpartition(".")[0]
     return f"did you mean {_join(prefix, close[0])}?" if close else f"known keys here are {', '.join(known)}"
+
+
+def _quoted(context: Mapping[str, Any]) -> list[str]:
+    """The words that pydantic lists in quotes."""
+    return re.findall(r"'([^']*)'", context.get("expected_tags") or context["expected"])
 
 
 def _one_of(known: Sequence[str], word: Any = None) -> str:

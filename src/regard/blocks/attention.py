@@ -36,15 +36,15 @@ class Cache:
         """Appends `new` and returns all keys and values so far."""
         stop = self.length + new.key_BHSK.size(2)
         if self.buffer is None or stop > self.buffer.key_BHSK.size(2):
-            self.buffer = KeyValue(*(self._room(i, x_BHSK, 2 * stop) for i, x_BHSK in enumerate(new)))
-        for buffer_BHSK, x_BHSK in zip(self.buffer, new, strict=True):
-            buffer_BHSK[:, :, self.length : stop] = x_BHSK
+            self.buffer = KeyValue(*(self._room(i, x_BHTK, 2 * stop) for i, x_BHTK in enumerate(new)))
+        for buffer_BHSK, x_BHTK in zip(self.buffer, new, strict=True):
+            buffer_BHSK[:, :, self.length : stop] = x_BHTK
         self.length = stop
         return KeyValue(*(buffer_BHSK[:, :, :stop] for buffer_BHSK in self.buffer))
 
-    def _room(self, which: int, like_BHSK: Tensor, capacity: int) -> Tensor:
-        batch, heads, _, width = like_BHSK.shape
-        room_BHSK = like_BHSK.new_empty(batch, heads, capacity, width)
+    def _room(self, which: int, like_BHTK: Tensor, capacity: int) -> Tensor:
+        batch, heads, _, width = like_BHTK.shape
+        room_BHSK = like_BHTK.new_empty(batch, heads, capacity, width)
         if self.buffer is not None:
             room_BHSK[:, :, : self.length] = self.buffer[which][:, :, : self.length]
         return room_BHSK

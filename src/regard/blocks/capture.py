@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.blocks.attend import Attend, Weigh, attend_explicitly
 from regard.blocks.positions import Positions, Rotary
@@ -31,6 +32,7 @@ class Maps(Mapping[str, Tensor]):
         self._heads, self._rows = heads, rows
         self._parts: dict[str, list[Tensor]] = {path: [] for path in paths}
         self._seen = dict.fromkeys(paths, 0)
+        self._keys = dict.fromkeys(paths, 0)
 
     def __getitem__(self, path: str) -> Tensor:
         if path not in self._parts:
@@ -42,8 +44,8 @@ class Maps(Mapping[str, Tensor]):
         parts = self._parts[path]
         if len({part.shape[:2] for part in parts}) > 1:
             raise ValueError(f"{path!r} ran with different batches; use one capture for each run of the model")
-        keys = max(part.size(3) for part in parts)
-        stitched = torch.cat([nn.functional.pad(part, (0, keys - part.size(3))) for part in parts], dim=2)
+        padded = [F.pad(part, (0, self._keys[path] - part.size(3))) for part in parts]
+        stitched = torch.cat(padded, dim=2)
         if self._rows is None:
             return stitched
         order = sorted(self._rows)
@@ -58,6 +60,8 @@ class Maps(Mapping[str, Tensor]):
     def _record(self, path: str, core: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         count = args[0].size(2)
         first, self._seen[path] = self._seen[path], self._seen[path] + count
+        keys = args[0].size(3) if isinstance(core, Weigh) else args[1].size(2)
+        self._keys[path] = max(self._keys[path], keys)
         rows = None
         if self._rows is not None:
             rows = [row - first for row in sorted(self._rows) if first <= row < first + count]
@@ -103,8 +107,8 @@ def capture(
         rows: which queries, counted from 0 over all calls of the module; all unless given.
     """
     for name, numbers in (("heads", heads), ("rows", rows)):
-        if numbers is not None and (not numbers or min(numbers) < 0):
-            raise ValueError(f"{name} should be numbers from 0, at least one, got {list(numbers)}")
+        if numbers is not None and (not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers)):
+            raise ValueError(f"{name} should be numbers from 0, at least one, each once, got {list(numbers)}")
     cores = find(attention_cores(model), layers, "attention")
     maps = Maps(list(cores), heads, rows)
     with ExitStack() as hooks:

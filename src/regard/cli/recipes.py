@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from regard.recipes import bundled, find
+
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="A recipe to show; without it, all are listed.")] = None,
@@ -24,16 +26,14 @@ def recipes(
 
         regard recipes translate/transformer -o mine.toml
     """
-    from regard import recipe
-
     if name is None:
         if output is not None:
             raise ValueError(f"which recipe is to be copied to {output}? Name one: regard recipes NAME -o {output}")
-        titles = {name: path.read_text("utf-8").splitlines()[0].lstrip("# ") for name, path in recipe.bundled().items()}
+        titles = {name: path.read_text("utf-8").splitlines()[0].lstrip("# ") for name, path in bundled().items()}
         width = max(map(len, titles))
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{n:<{width}}  {t}" for n, t in titles.items()))
         return
-    text = recipe.find(name).read_text("utf-8")
+    text = find(name).read_text("utf-8")
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -1,0 +1,100 @@
+"""One training step of a *small* encoder-decoder (3+3 layers, width 256), beside torch.nn.Transformer and Marian.
+
+    python benchmarks/train_step.py
+
+All have the same shape, the same batch of 64 pairs of 24 tokens, the same loss and AdamW; forward, backward and update.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import MarianConfig, MarianMTModel
+
+from harness import interleave, machine, report
+from regard.models.transformer import TransformerConfig
+
+VOCABULARY, WIDTH, HEADS, FF_WIDTH, LAYERS, DROPOUT = 8000, 256, 4, 1024, 3, 0.1
+BATCH, LENGTH = 64, 24
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with a tied embedding and learned positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
+        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FF_WIDTH, DROPOUT, batch_first=True, norm_first=True)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH))
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits for the token after each target token."""
+        source, target = (self.embedding(tokens) * WIDTH**0.5 + self.positions for tokens in (source_BS, target_BT))
+        is_padding = source_BS == 0
+        hidden = self.body(
+            source, target, tgt_mask=self.mask, src_key_padding_mask=is_padding, memory_key_padding_mask=is_padding
+        )
+        return F.linear(hidden, self.embedding.weight)
+
+
+def marian() -> nn.Module:
+    """Hugging Face's Marian in the same shape."""
+    return MarianMTModel(
+        MarianConfig(
+            vocab_size=VOCABULARY,
+            d_model=WIDTH,
+            encoder_layers=LAYERS,
+            decoder_layers=LAYERS,
+            encoder_attention_heads=HEADS,
+            decoder_attention_heads=HEADS,
+            encoder_ffn_dim=FF_WIDTH,
+            decoder_ffn_dim=FF_WIDTH,
+            activation_function="relu",
+            dropout=DROPOUT,
+            scale_embedding=True,
+            pad_token_id=0,
+            decoder_start_token_id=0,
+        )
+    )
+
+
+def stepper(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:
+    """A function that takes one training step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    source_BS, target_BT, next_BT = (torch.randint(1, VOCABULARY, (BATCH, LENGTH)) for _ in range(3))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(logits(source_BS, target_BT).flatten(0, 1), next_BT.flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
+def main() -> None:
+    """Measures and prints a table."""
+    torch.manual_seed(0)
+    ours = TransformerConfig.preset("small", vocab_size=VOCABULARY, dropout=DROPOUT).build()
+    theirs, hugging_face = TorchTransformer(), marian().train()
+    seconds = interleave(
+        {
+            "Regard": stepper(ours, ours),
+            "torch.nn.Transformer": stepper(theirs, theirs),
+            "Hugging Face Marian": stepper(
+                hugging_face,
+                lambda source, target: (
+                    hugging_face(
+                        input_ids=source, attention_mask=source != 0, decoder_input_ids=target, use_cache=False
+                    ).logits
+                ),
+            ),
+        }
+    )
+    print(machine())
+    print(report(seconds, BATCH * LENGTH, "target tokens"))
+
+
+if __name__ == "__main__":
+    main()

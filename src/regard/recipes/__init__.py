@@ -1,0 +1,23 @@
+"""The recipes that come with Regard, and how to find one."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def bundled() -> dict[str, Path]:
+    """The files of the bundled recipes by name, such as `translate/transformer`."""
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.toml"))}
+
+
+def find(name: str) -> Path:
+    """The file of a recipe: a bundled one by its name, or any by its path."""
+    recipes = bundled()
+    if name in recipes:
+        return recipes[name]
+    if Path(name).is_file():
+        return Path(name)
+    close = get_close_matches(name, recipes, n=1)
+    remedy = f"did you mean {close[0]}?" if close else f"bundled are {', '.join(recipes)}"
+    raise ValueError(f"no recipe and no file is named '{name}'; {remedy}")

@@ -1,0 +1,83 @@
+import pytest
+import torch
+
+from helpers import assert_same
+from regard.blocks.attend import attend, attend_explicitly, weigh
+
+
+def test_the_lecture_s_worked_example() -> None:
+    # "The brown dog ran": scores of "brown" with the four words, divided by √64. The deck shows .08, .91, .01, 0, which
+    # is an illustration; softmax of these scores really gives the numbers below.
+    scores = torch.tensor([92.0, 124.0, 22.0, 8.0], dtype=torch.float64)
+    values = torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [7.0, 7.0]], dtype=torch.float64)
+    found, weights = weigh((scores / 8)[None, None, None], values[None, None])
+    assert_same(weights[0, 0, 0], torch.tensor([0.018, 0.982, 0.0, 0.0], dtype=torch.float64), tolerance=5e-4)
+    assert_same(found[0, 0, 0], torch.tensor([0.018, 0.982], dtype=torch.float64), tolerance=5e-4)
+
+
+def test_the_scale_is_one_over_the_root_of_the_width() -> None:
+    # keys of width 64 whose dot products with the query are the example's scores
+    query = torch.zeros(1, 1, 1, 64, dtype=torch.float64)
+    query[..., 0] = 1.0
+    key = torch.zeros(1, 1, 4, 64, dtype=torch.float64)
+    key[..., 0] = torch.tensor([92.0, 124.0, 22.0, 8.0])
+    value = torch.eye(4, dtype=torch.float64)[None, None]
+    expected = torch.tensor([92.0, 124.0, 22.0, 8.0], dtype=torch.float64).div(8).softmax(0)
+    assert_same(attend(query, key, value)[0, 0, 0], expected)
+    assert_same(attend_explicitly(query, key, value)[0][0, 0, 0], expected)
+
+
+@pytest.mark.parametrize("function", [attend, lambda *inputs: attend_explicitly(*inputs)[0]], ids=["fused", "explicit"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_query_that_sees_nothing_gets_zeros_and_gives_no_gradient(function, dtype) -> None:
+    query, key, value = (torch.randn(2, 3, 4, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    allowed = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    allowed[0, :, 1] = False
+    found = function(query, key, value, allowed)
+    assert (found[0, :, 1] == 0).all()
+    assert (found[0, :, 2] != 0).all()
+    found[0, :, 1].sum().backward()
+    for tensor in (query, key, value):
+        assert (tensor.grad == 0).all()
+
+
+@pytest.mark.parametrize("function", [attend, lambda *inputs: attend_explicitly(*inputs)[0]], ids=["fused", "explicit"])
+def test_no_keys_at_all_is_the_same_as_seeing_nothing(function) -> None:
+    found = function(torch.randn(2, 3, 4, 8), torch.randn(2, 3, 0, 8), torch.randn(2, 3, 0, 8))
+    assert found.shape == (2, 3, 4, 8)
+    assert (found == 0).all()
+
+
+def test_what_may_not_be_seen_changes_nothing() -> None:
+    query, key, value = (torch.randn(1, 2, 3, 4) for _ in range(3))
+    allowed = torch.tensor([True, True, False])[None, None, None]
+    before = attend(query, key, value, allowed)
+    key[:, :, 2], value[:, :, 2] = 100.0, -100.0
+    assert torch.equal(attend(query, key, value, allowed), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query": torch.zeros(2, 3, 4)}, r"query should have shape \(batch, heads, queries, width\), got \(2, 3, 4\)"),
+        ({"key": torch.zeros(2, 3, 5, 7)}, r"key should have shape \(2, 3, keys, 8\), got \(2, 3, 5, 7\)"),
+        ({"value": torch.zeros(2, 3, 6, 8)}, r"value should have shape \(2, 3, 5, width\), got \(2, 3, 6, 8\)"),
+        ({"allowed": torch.ones(4, 5, dtype=torch.bool)}, r"broadcast to shape \(2, 3, 4, 5\), got \(4, 5\)"),
+        ({"allowed": torch.ones(2, 3, 5, 5, dtype=torch.bool)}, r"shape \(2, 3, 4, 5\), got \(2, 3, 5, 5\)"),
+        (
+            {"allowed": torch.zeros(1, 1, 4, 5)},
+            r"allowed should be bool, True where a key may be seen, got torch.float32",
+        ),
+    ],
+)
+@pytest.mark.parametrize("function", [attend, attend_explicitly])
+def test_wrong_shapes_and_masks_are_named(function, change, message) -> None:
+    right = {"query": torch.zeros(2, 3, 4, 8), "key": torch.zeros(2, 3, 5, 8), "value": torch.zeros(2, 3, 5, 8)}
+    inputs = {**right, "allowed": None, **change}
+    with pytest.raises(ValueError, match=message):
+        function(inputs["query"], inputs["key"], inputs["value"], inputs["allowed"])
+
+
+def test_weigh_names_values_that_do_not_fit_the_scores() -> None:
+    with pytest.raises(ValueError, match=r"value should have shape \(2, 1, 5, width\), got \(2, 1, 4, 8\)"):
+        weigh(torch.zeros(2, 1, 3, 5), torch.zeros(2, 1, 4, 8))

@@ -1,0 +1,253 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from helpers import assert_same, padded_tokens, randomise
+from regard.blocks.attend import attend_explicitly
+from regard.blocks.attention import MultiHeadAttention
+from regard.blocks.capture import capture, intervene
+from regard.blocks.recurrent import AttentiveCell
+from regard.blocks.scores import AdditiveScore, DotScore, ScoredAttention
+from regard.models.transformer import Transformer, TransformerConfig
+
+SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 2}
+SOURCE = padded_tokens([5, 3])
+TARGET = padded_tokens([4, 4])
+
+
+def make(**changes: Any) -> Transformer:
+    return randomise(TransformerConfig(**{**SHAPE, **changes}).build()).eval()
+
+
+def make_cell(score: nn.Module) -> tuple[AttentiveCell, Any]:
+    cell = randomise(AttentiveCell("gru", 3, 4, memory_width=5, attention=ScoredAttention(score)))
+    memory, final = torch.randn(2, 6, 5, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
+    return cell, cell.start(memory, final, torch.arange(6) >= torch.tensor([[6], [4]]))
+
+
+def test_capture_changes_no_bit_of_the_answer() -> None:
+    model = make()
+    before = model(SOURCE, TARGET)
+    with capture(model) as maps:
+        during = model(SOURCE, TARGET)
+    assert torch.equal(before, during)
+    assert torch.equal(before, model(SOURCE, TARGET))
+    assert set(maps) == {
+        "encoder.layers.0.attention", "encoder.layers.1.attention", "decoder.layers.0.attention",
+        "decoder.layers.1.attention", "decoder.layers.0.cross", "decoder.layers.1.cross",
+    }  # fmt: skip
+
+
+def test_captured_weights_are_those_of_explicit_attention() -> None:
+    attention = MultiHeadAttention(8, 2).double()
+    x, memory = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 5, 8, dtype=torch.float64)
+    allowed = (SOURCE != 0)[:, None, None]
+    with capture(attention) as maps:
+        found = attention(x, memory, allowed)
+    key, value = attention.remember(memory)
+    query = attention.query(x).view(2, 3, 2, 4).transpose(1, 2)
+    expected, weights = attend_explicitly(query, key, value, allowed)
+    assert torch.equal(maps[""], weights)
+    assert_same(found, attention.out(expected.transpose(1, 2).flatten(2)))
+    assert_same(maps[""].sum(-1), torch.ones(2, 2, 3, dtype=torch.float64))
+    assert (maps[""][1, :, :, 3:] == 0).all()
+    assert not maps[""].requires_grad
+
+
+def test_only_the_layers_heads_and_rows_asked_for() -> None:
+    model = make()
+    with capture(model) as all_maps:
+        model(SOURCE, TARGET)
+    with capture(model, layers="decoder.*", heads=[1], rows=[3, 0]) as maps:
+        model(SOURCE, TARGET)
+    assert len(maps) == 4
+    for path, weights in maps.items():
+        assert_same(weights, all_maps[path][:, [1]][:, :, [3, 0]])
+        # no view that keeps all heads and rows alive
+        assert weights.untyped_storage().nbytes() == weights.numel() * weights.element_size()
+
+
+class LargestTensor(TorchDispatchMode):
+    """The number of elements of the largest tensor that any operation makes."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+def test_a_long_input_does_not_fill_the_memory() -> None:
+    length = 2048
+    attention = MultiHeadAttention(8, 2).eval()
+    with torch.no_grad(), LargestTensor() as largest, capture(attention, heads=[0], rows=[5]) as maps:
+        attention(torch.randn(1, length, 8))
+    assert maps[""].shape == (1, 1, 1, length)
+    # nothing of the order of length × length: all is of the order of length × width
+    assert largest.elements <= length * 8 * 4
+
+
+def test_token_by_token_gives_the_same_maps_as_all_at_once() -> None:
+    model = make()
+    with capture(model) as whole:
+        model(SOURCE, TARGET)
+    with torch.no_grad(), capture(model) as stitched, capture(model, rows=[2, 1]) as some:
+        state = model.start(SOURCE)
+        for tokens in TARGET.unbind(1):
+            _, state = model.step(tokens, state)
+    for path in whole:
+        assert_same(stitched[path], whole[path])
+        assert_same(some[path], whole[path][:, :, [2, 1]])
+
+
+def test_recurrent_attention_is_captured_step_by_step() -> None:
+    cell, state = make_cell(AdditiveScore(4, 5, 4))
+    expected = []
+    with capture(cell, "attention") as maps:
+        for _ in range(3):
+            _, state = cell(torch.randn(2, 3, dtype=torch.float64), state)
+            expected.append(state.weights_BS)
+    assert torch.equal(maps["attention"], torch.stack(expected, dim=1)[:, None])
+
+
+def test_hooks_are_gone_afterwards_even_after_an_error() -> None:
+    model = make()
+    before = model(SOURCE, TARGET)
+    with pytest.raises(RuntimeError, match="stop"), capture(model), intervene(model, drop_mask="*"):
+        raise RuntimeError("stop")
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert torch.equal(model(SOURCE, TARGET), before)
+
+
+def test_what_cannot_be_had_raises() -> None:
+    model = make()
+    with pytest.raises(ValueError, match=r"no attention matches 'encoder\.cross'; this model has 'encoder\.layers\.0"):
+        capture(model, "encoder.cross").__enter__()
+    with pytest.raises(ValueError, match=r"no attention matches '\*'; this model has none"):
+        capture(nn.Linear(2, 2)).__enter__()
+    for numbers in ([], [-1], [2, 2]):
+        with pytest.raises(ValueError, match="numbers from 0, at least one, each once"):
+            capture(model, rows=numbers).__enter__()
+    with capture(model, "encoder.*") as maps:
+        pass
+    with pytest.raises(KeyError, match=r"'encoder\.layers\.0\.attention' did not run"):
+        maps["encoder.layers.0.attention"]
+    with pytest.raises(KeyError, match=r"'decoder\.layers\.0\.cross' was not captured; captured were 'encoder"):
+        maps["decoder.layers.0.cross"]
+    with capture(model, "encoder.*", rows=[1, 7]) as maps:
+        model(SOURCE, TARGET)
+    with pytest.raises(IndexError, match="row 7 of .* was asked for, but there were 5 rows"):
+        maps["encoder.layers.0.attention"]
+    with (
+        pytest.raises(IndexError, match="head 2 of .* was asked for, but there are 2 heads"),
+        capture(model, heads=[2]),
+    ):
+        model(SOURCE, TARGET)
+    with capture(model, "encoder.layers.0.attention") as maps:
+        model(SOURCE, TARGET)
+        model(SOURCE[:1], TARGET[:1])
+    with pytest.raises(ValueError, match="ran with different batches; use one capture for each run"):
+        maps["encoder.layers.0.attention"]
+
+
+def test_a_dropped_head_is_a_head_whose_rows_of_w_o_are_zero() -> None:
+    model, by_hand = make(), make()
+    by_hand.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        by_hand.decoder.layers[1].cross.out.weight[:, 4:] = 0  # head 1 of 2, four dimensions each
+    with intervene(model, drop_heads={"decoder.layers.1.cross": [1]}):
+        changed = model(SOURCE, TARGET)
+    assert_same(changed, by_hand(SOURCE, TARGET))
+    assert not torch.allclose(changed, model(SOURCE, TARGET))
+
+
+def test_a_dropped_mask_is_attention_without_one() -> None:
+    attention = MultiHeadAttention(8, 2).double()
+    x, allowed = torch.randn(2, 5, 8, dtype=torch.float64), (SOURCE != 0)[:, None, None]
+    with intervene(attention, drop_mask="*"):
+        assert torch.equal(attention(x, allowed=allowed), attention(x))
+    assert not torch.allclose(attention(x, allowed=allowed), attention(x))
+
+
+def test_without_the_causal_mask_the_future_changes_the_past() -> None:
+    model = make()
+    later = TARGET.clone()
+    later[:, -1] = 1 + later[:, -1] % 10
+    assert torch.equal(model(SOURCE, later)[:, :-1], model(SOURCE, TARGET)[:, :-1])
+    with intervene(model, drop_mask="decoder.layers.*.attention"):
+        assert not torch.allclose(model(SOURCE, later)[:, :-1], model(SOURCE, TARGET)[:, :-1])
+
+
+def test_dropped_scaling_is_a_query_that_is_larger_by_the_root_of_the_head_width() -> None:
+    model, by_hand = make(), make()
+    by_hand.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for layer in by_hand.encoder.layers:
+            for parameter in layer.attention.query.parameters():
+                parameter *= 2  # √4
+    with intervene(model, drop_scaling="encoder.*"):
+        assert_same(model(SOURCE, TARGET), by_hand(SOURCE, TARGET))
+    assert not torch.allclose(model(SOURCE, TARGET), by_hand(SOURCE, TARGET))
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_split", "fourier", "learned", "rotary"])
+def test_dropped_positions_are_no_positions(kind) -> None:
+    model, by_hand = make(positions=kind), make(positions="none")
+    by_hand.load_state_dict({n: p for n, p in model.state_dict().items() if "positions" not in n})
+    with intervene(model, drop_positions="*"):
+        assert_same(model(SOURCE, TARGET), by_hand(SOURCE, TARGET))
+    assert not torch.allclose(model(SOURCE, TARGET), by_hand(SOURCE, TARGET))
+
+
+def test_dropped_positions_beside_x_are_zeros_beside_x() -> None:
+    model = make(positions="learned", position_merge="concatenate", tied=False)
+    with intervene(model, drop_positions=["encoder.positions", "decoder.positions"]):
+        changed = model(SOURCE, TARGET)
+    assert not torch.allclose(changed, model(SOURCE, TARGET))
+    with torch.no_grad():
+        for half in (model.encoder, model.decoder):
+            half.positions.encoding.weight.zero_()
+    assert_same(changed, model(SOURCE, TARGET))
+
+
+def test_recurrent_attention_can_be_changed_too() -> None:
+    cell, state = make_cell(DotScore(4, 5, scaled=True))
+    x = torch.randn(2, 3, dtype=torch.float64)
+    plain, _ = make_cell(DotScore(4, 5, scaled=False))
+    plain.load_state_dict(cell.state_dict())
+    with intervene(cell, drop_scaling="attention"):
+        assert_same(cell(x, state)[0], plain(x, state)[0])
+    with intervene(cell, drop_mask="attention"):
+        assert (cell(x, state)[1].weights_BS > 0).all()
+    with intervene(cell, drop_heads={"attention": [0]}):
+        assert (cell(x, state)[0][:, 4:] == 0).all()
+
+
+def test_impossible_interventions_raise() -> None:
+    cell, _ = make_cell(AdditiveScore(4, 5, 4))
+    with pytest.raises(ValueError, match="'attention' has no scaling to drop"):
+        intervene(cell, drop_scaling="*").__enter__()
+    model = make()
+    with pytest.raises(ValueError, match="no attention matches 'nowhere'"):
+        intervene(model, drop_heads={"nowhere": [0]}).__enter__()
+    with pytest.raises(ValueError, match=r"no positions matches 'x'; this model has 'encoder\.positions', 'decoder"):
+        intervene(model, drop_positions="x").__enter__()
+    with (
+        pytest.raises(IndexError, match=r"heads should be numbers from 0 to 1, got \[2\]"),
+        intervene(model, drop_heads={"*": [2]}),
+    ):
+        model(SOURCE, TARGET)
+
+
+def test_capture_inside_intervene_shows_what_was_changed() -> None:
+    model = make()
+    with intervene(model, drop_mask="encoder.*"), capture(model, "encoder.layers.0.attention") as maps:
+        model(SOURCE, TARGET)
+    assert (maps["encoder.layers.0.attention"][1, :, :, 3:] > 0).all()

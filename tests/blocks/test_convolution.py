@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from helpers import assert_same, randomise
+from regard.blocks.convolution import GatedConvolution
+
+
+def by_hand(layer: GatedConvolution, x: torch.Tensor, before: int) -> torch.Tensor:
+    """(x ∗ A + a) ⊙ σ(x ∗ B + b), one sum at a time."""
+    weight, bias, (batch, length, width) = layer.filters.weight, layer.filters.bias, x.shape
+    result = torch.zeros(batch, length, 2 * width, dtype=x.dtype)
+    for t in range(length):
+        for offset in range(layer.kernel):
+            if 0 <= (s := t + offset - before) < length:
+                result[:, t] += x[:, s] @ weight[:, :, offset].T
+    linear, gate = (result + bias).chunk(2, dim=-1)
+    return linear * torch.sigmoid(gate)
+
+
+@pytest.mark.parametrize(("causal", "kernel", "before"), [(False, 3, 1), (False, 5, 2), (True, 3, 2), (True, 4, 3)])
+def test_the_formula(causal, kernel, before) -> None:
+    layer = randomise(GatedConvolution(4, kernel, causal))
+    x = torch.randn(2, 6, 4, dtype=torch.float64)
+    assert_same(layer(x), by_hand(layer, x, before))
+
+
+def test_the_future_changes_nothing_in_a_causal_one() -> None:
+    layer = randomise(GatedConvolution(4, 3, causal=True))
+    x = torch.randn(2, 6, 4, dtype=torch.float64)
+    assert_same(layer(x[:, :4]), layer(x)[:, :4])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_changes_nothing(causal) -> None:
+    layer = randomise(GatedConvolution(4, 3, causal))
+    x = torch.randn(1, 6, 4, dtype=torch.float64)
+    is_padding = torch.tensor([[False] * 4 + [True] * 2])
+    assert_same(layer(x, is_padding)[:, :4], layer(x[:, :4]))
+
+
+def test_step_by_step_is_the_same_as_all_at_once() -> None:
+    layer = randomise(GatedConvolution(4, 3, causal=True))
+    x = torch.randn(2, 6, 4, dtype=torch.float64)
+    past, found = layer.begin(2), []
+    for token in x.split(1, dim=1):
+        y, past = layer.step(token, past)
+        found.append(y)
+    assert_same(torch.cat(found, dim=1), layer(x))
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
+        GatedConvolution(4, 4, causal=False)
+    with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 4\), got \(2, 6, 5\)"):
+        GatedConvolution(4, 3, causal=True)(torch.zeros(2, 6, 5))
+    with pytest.raises(ValueError, match=r"is_padding should have shape \(2, 6\), got \(2, 5\)"):
+        GatedConvolution(4, 3, causal=True)(torch.zeros(2, 6, 4), torch.zeros(2, 5, dtype=torch.bool))

@@ -1,0 +1,38 @@
+import pytest
+import torch
+
+from helpers import assert_same
+from regard.blocks.embedding import TokenEmbedding
+
+
+def test_vectors_are_rows_of_the_table_times_the_root_of_the_width() -> None:
+    embedding = TokenEmbedding(10, 16)
+    assert torch.equal(embedding(torch.tensor([[3, 7]]))[0], embedding.weight[[3, 7]] * 4)
+
+
+def test_unscaled_vectors_are_the_rows_themselves() -> None:
+    embedding = TokenEmbedding(10, 16, scaled=False)
+    assert torch.equal(embedding(torch.tensor([[3, 7]]))[0], embedding.weight[[3, 7]])
+
+
+def test_the_same_table_scores_the_vocabulary() -> None:
+    embedding = TokenEmbedding(10, 16).double()
+    x = torch.randn(2, 3, 16, dtype=torch.float64)
+    assert_same(embedding.logits(x), x @ embedding.weight.T)
+
+
+def test_fresh_vectors_and_logits_have_variance_one() -> None:
+    embedding = TokenEmbedding(2000, 64)
+    vectors = embedding(torch.arange(2000)[None])
+    # 128,000 normal numbers: their variance is within 2 % of the true one, five standard errors
+    assert vectors.var().item() == pytest.approx(1, rel=0.02)
+    assert embedding.logits(torch.randn(1, 2000, 64)).var().item() == pytest.approx(1, rel=0.02)
+
+
+def test_tokens_outside_the_vocabulary_are_named() -> None:
+    with pytest.raises(
+        ValueError, match="tokens from 2 to 10 do not fit a vocabulary of 10; was the text encoded with"
+    ):
+        TokenEmbedding(10, 16)(torch.tensor([[2, 10]]))
+    with pytest.raises(ValueError, match=r"tokens should have shape \(batch, length\), got \(3,\)"):
+        TokenEmbedding(10, 16)(torch.tensor([1, 2, 3]))

@@ -1,0 +1,33 @@
+import math
+
+import pytest
+import torch
+
+from helpers import assert_same
+from regard.blocks.feedforward import FeedForward
+
+
+def test_relu_is_the_paper_s_equation_2() -> None:
+    network = FeedForward(4, 7).double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    inner = (x @ network.inner.weight.T + network.inner.bias).clamp(min=0)
+    assert_same(network(x), inner @ network.outer.weight.T + network.outer.bias)
+
+
+def test_gelu_is_x_times_the_normal_distribution() -> None:
+    network = FeedForward(4, 7, "gelu").double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    inner = network.inner(x)
+    inner = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+    assert_same(network(x), network.outer(inner))
+
+
+def test_positions_do_not_mix() -> None:
+    network = FeedForward(4, 7).double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    assert_same(network(x[:, 1:2]), network(x)[:, 1:2])
+
+
+def test_wrong_widths_are_named() -> None:
+    with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 4\), got \(2, 3, 5\)"):
+        FeedForward(4, 7)(torch.zeros(2, 3, 5))

@@ -1,0 +1,36 @@
+import pytest
+import torch
+
+from helpers import assert_same, randomise
+from regard.blocks import masks
+from regard.blocks.attention import Cache
+from regard.blocks.layers import DecoderLayer, EncoderLayer
+from regard.blocks.norms import BatchNorm, LayerNorm
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("norm", [lambda: LayerNorm(8), lambda: BatchNorm(8, 16)], ids=["layer", "batch"])
+def test_token_by_token_with_a_cache_is_the_same_as_all_at_once(placement, rotary, norm) -> None:
+    encoder = randomise(EncoderLayer(8, 2, 12, norm, placement=placement, rotary=rotary)).eval()
+    decoder = randomise(DecoderLayer(8, 2, 12, norm, placement=placement, rotary=rotary, memory_width=6)).eval()
+    x, memory = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 4, 6, dtype=torch.float64)
+    causal = masks.causal(5, 5)
+    with torch.no_grad():
+        caches, remembered = (Cache(), Cache()), decoder.cross.remember(memory)
+        encoded = torch.cat([encoder(token, cache=caches[0]) for token in x.split(1, dim=1)], dim=1)
+        decoded = torch.cat([decoder(token, remembered, cache=caches[1]) for token in x.split(1, dim=1)], dim=1)
+        assert_same(encoded, encoder(x, causal))
+        assert_same(decoded, decoder(x, memory, causal))
+
+
+def test_every_layer_may_have_a_norm_of_its_own() -> None:
+    layers = [
+        EncoderLayer(8, 2, 12, lambda: LayerNorm(8), placement="pre"),
+        EncoderLayer(8, 2, 12, lambda: BatchNorm(8, 16), placement="post"),
+    ]
+    x = torch.randn(3, 5, 8)
+    for layer in layers:
+        x = layer(x)
+    assert x.shape == (3, 5, 8)
+    assert layers[0].attention_residual.norm is not layers[0].feedforward_residual.norm

@@ -1,0 +1,81 @@
+import pytest
+import torch
+from torch import nn
+
+from helpers import assert_same, randomise
+from regard.blocks.norms import BatchNorm, LayerNorm, Residual, make_norm
+
+
+def test_layer_norm_is_the_paper_s_formula() -> None:
+    norm = randomise(LayerNorm(6, eps=0.0))
+    x = torch.randn(2, 3, 6, dtype=torch.float64)
+    mean = x.sum(-1, keepdim=True) / 6
+    deviation = ((x - mean) ** 2).sum(-1, keepdim=True).div(6).sqrt()
+    assert_same(norm(x), norm.weight * (x - mean) / deviation + norm.bias)
+
+
+def test_batch_norm_takes_mean_and_deviation_over_the_batch_for_each_feature_at_each_position() -> None:
+    norm = randomise(BatchNorm(6, context=10, eps=0.0))
+    x = torch.randn(5, 3, 6, dtype=torch.float64)
+    normed = norm(x)
+    for t in range(3):
+        for d in range(6):
+            column = x[:, t, d]
+            mean = column.sum() / 5
+            deviation = ((column - mean) ** 2).sum().div(5).sqrt()
+            assert_same(normed[:, t, d], norm.weight[d] * (column - mean) / deviation + norm.bias[d])
+
+
+def test_batch_norm_depends_on_its_neighbours_in_training_and_layer_norm_does_not() -> None:
+    x = torch.randn(4, 3, 6)
+    for norm, depends in ((LayerNorm(6), False), (BatchNorm(6, 10), True)):
+        assert torch.allclose(norm(x)[:2], norm(x[:2]), atol=1e-6) != depends
+
+
+def test_batch_norm_in_use_takes_the_averages_of_training() -> None:
+    norm = BatchNorm(6, context=10).double()
+    x = 3 + 2 * torch.randn(4000, 3, 6, dtype=torch.float64)
+    for _ in range(200):
+        norm(x)
+    norm.eval()
+    assert_same(norm(x[:1]), (x[:1] - x.mean(0)) / x.std(0), tolerance=1e-3)
+    assert_same(norm(x[:1, 1:2], 1), norm(x[:1])[:, 1:2])
+
+
+def test_batch_norm_has_no_averages_beyond_its_context() -> None:
+    with pytest.raises(ValueError, match="11 tokens exceed the context of 10"):
+        BatchNorm(6, context=10)(torch.zeros(1, 11, 6))
+
+
+@pytest.mark.parametrize("kind", ["layer", "batch"])
+def test_equal_values_give_no_nan(kind) -> None:
+    x = torch.ones(1, 3, 6, requires_grad=True)
+    normed = make_norm(kind, 6, context=10)(x)
+    normed.sum().backward()
+    assert normed.isfinite().all()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["layer", "batch"])
+def test_wrong_widths_are_named(kind) -> None:
+    with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 6\), got \(1, 3, 7\)"):
+        make_norm(kind, 6, context=10)(torch.zeros(1, 3, 7))
+
+
+def test_the_norm_comes_before_the_sublayer_or_after_the_sum() -> None:
+    x, sublayer = torch.randn(2, 3, 6, dtype=torch.float64), nn.Linear(6, 6).double()
+    norm = randomise(LayerNorm(6))
+    assert_same(Residual(norm, "pre")(x, sublayer), x + sublayer(norm(x)))
+    assert_same(Residual(norm, "post")(x, sublayer), norm(x + sublayer(x)))
+
+
+def test_dropout_falls_on_the_sublayer_and_not_on_x() -> None:
+    x = torch.ones(1, 100, 6)
+    added = Residual(nn.Identity(), "pre", dropout=0.5)
+    added.norm = LayerNorm(6)
+    with torch.no_grad():
+        added.norm.weight.zero_()
+        added.norm.bias.fill_(1.0)
+    assert set(added(x, nn.Identity()).unique().tolist()) == {1.0, 3.0}
+    assert set(added.eval()(x, nn.Identity()).unique().tolist()) == {2.0}

@@ -1,0 +1,111 @@
+import pytest
+import torch
+
+from helpers import assert_same, randomise
+from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
+from regard.blocks.scores import AdditiveScore, LocationAwareScore, ScoredAttention
+
+CELLS = pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+LENGTHS = [6, 2, 4]
+IS_PADDING = torch.arange(6) >= torch.tensor(LENGTHS)[:, None]
+
+
+@CELLS
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_padding_changes_nothing(cell, bidirectional, layers) -> None:
+    encoder = randomise(RecurrentEncoder(cell, 3, 4, layers=layers, bidirectional=bidirectional))
+    x = torch.randn(3, 6, 3, dtype=torch.float64)
+    memory, final = encoder(x, IS_PADDING)
+    assert memory.shape == (3, 6, encoder.memory_width)
+    assert (memory[IS_PADDING] == 0).all()
+    for row, length in enumerate(LENGTHS):
+        alone, alone_final = encoder(x[row : row + 1, :length], torch.zeros(1, length, dtype=torch.bool))
+        assert_same(memory[row, :length], alone[0])
+        assert_same(final[row], alone_final[0])
+
+
+@CELLS
+def test_the_second_direction_reads_backwards(cell) -> None:
+    both = randomise(RecurrentEncoder(cell, 3, 4, bidirectional=True))
+    forwards, backwards = RecurrentEncoder(cell, 3, 4).double(), RecurrentEncoder(cell, 3, 4).double()
+    state = both.state_dict()
+    forwards.load_state_dict({name: state[name] for name in forwards.state_dict()})
+    backwards.load_state_dict({name: state[f"{name}_reverse"] for name in backwards.state_dict()})
+    x, nothing = torch.randn(2, 5, 3, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.bool)
+    memory, final = both(x, nothing)
+    assert_same(memory[..., :4], forwards(x, nothing)[0])
+    assert_same(memory[..., 4:], backwards(x.flip(1), nothing)[0].flip(1))
+    assert_same(final, torch.cat((forwards(x, nothing)[1], backwards(x.flip(1), nothing)[1]), dim=1))
+
+
+def test_an_empty_sentence_is_named() -> None:
+    is_padding = IS_PADDING.clone()
+    is_padding[1] = True
+    with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
+        RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), is_padding)
+
+
+def make_cell(cell: str, attention: str, layers: int) -> AttentiveCell:
+    scores = {
+        "additive": lambda: ScoredAttention(AdditiveScore(4, 5, 4)),
+        "location-aware": lambda: ScoredAttention(LocationAwareScore(4, 5, 4, channels=2, kernel=3)),
+        "none": lambda: None,
+    }
+    return randomise(AttentiveCell(cell, 3, 4, memory_width=5, attention=scores[attention](), layers=layers))
+
+
+@CELLS
+@pytest.mark.parametrize("attention", ["additive", "location-aware", "none"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell, attention, layers) -> None:
+    decoder = make_cell(cell, attention, layers)
+    x = torch.randn(3, 4, 3, dtype=torch.float64)
+    memory, final = torch.randn(3, 6, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    index = torch.tensor([2, 2, 0])
+    state = decoder.start(memory, final, IS_PADDING)
+    _, state = decoder(x[:, 0], state)
+    moved, _ = decoder(x[index, 1], state.reorder(index))
+    assert moved.shape == (3, decoder.out_width)
+    for row, origin in enumerate(index.tolist()):
+        length, one = LENGTHS[origin], slice(origin, origin + 1)
+        alone = decoder.start(memory[one, :length], final[one], IS_PADDING[one, :length])
+        _, alone = decoder(x[one, 0], alone)
+        out, _ = decoder(x[one, 1], alone)
+        assert_same(moved[row], out[0])
+
+
+@CELLS
+def test_without_attention_all_that_is_known_of_the_source_is_the_first_state(cell) -> None:
+    decoder = make_cell(cell, "none", 1)
+    final = torch.randn(2, 5, dtype=torch.float64)
+    nothing = torch.zeros(2, 6, dtype=torch.bool)
+    x = torch.randn(2, 3, dtype=torch.float64)
+    one, _ = decoder(x, decoder.start(torch.randn(2, 6, 5, dtype=torch.float64), final, nothing))
+    other, _ = decoder(x, decoder.start(torch.randn(2, 6, 5, dtype=torch.float64), final, nothing))
+    assert torch.equal(one, other)
+    assert one.shape == (2, 4)
+
+
+@CELLS
+def test_gradients_reach_the_first_input_through_time(cell) -> None:
+    encoder, decoder = randomise(RecurrentEncoder(cell, 3, 5)), make_cell(cell, "additive", 2)
+    x = torch.randn(1, 6, 3, dtype=torch.float64, requires_grad=True)
+    nothing = torch.zeros(1, 6, dtype=torch.bool)
+    state = decoder.start(*encoder(x, nothing), nothing)
+    for _ in range(4):
+        out, state = decoder(torch.zeros(1, 3, dtype=torch.float64), state)
+    out.sum().backward()
+    assert x.grad is not None
+    assert (x.grad.abs().sum(-1) > 0).all()
+
+
+def test_wrong_widths_are_named() -> None:
+    with pytest.raises(ValueError, match=r"x should have shape \(3, 6, 3\), got \(3, 6, 4\)"):
+        RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 4), IS_PADDING)
+    decoder = make_cell("gru", "additive", 1)
+    with pytest.raises(ValueError, match=r"final should have shape \(batch, 5\), got \(3, 4\)"):
+        decoder.start(torch.zeros(3, 6, 5).double(), torch.zeros(3, 4).double(), IS_PADDING)
+    state = decoder.start(torch.zeros(3, 6, 5).double(), torch.zeros(3, 5).double(), IS_PADDING)
+    with pytest.raises(ValueError, match=r"x should have shape \(batch, 3\), got \(3, 2\)"):
+        decoder(torch.zeros(3, 2).double(), state)

@@ -1,0 +1,12 @@
+import pytest
+import torch
+from hypothesis import settings
+
+# no deadline: the first example of a test pays for torch's warm-up, and machines are shared
+settings.register_profile("regard", deadline=None, max_examples=50, print_blob=True)
+settings.load_profile("regard")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,53 @@
+"""What several tests need."""
+
+from typing import Any, TypeVar
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+sizes = st.integers(1, 5)
+seeds = st.integers(0, 2**31)
+
+# float64 leaves only the order of additions; float32 has 24 bits, of which sums over a few dozen terms lose a few
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+
+
+def assert_same(got: Tensor, expected: Tensor, tolerance: float | None = None) -> None:
+    tolerance = TOLERANCE[expected.dtype] if tolerance is None else tolerance
+    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def randomise(module: M) -> M:
+    """Gives every trained parameter random values, norms and biases too, so that none can be forgotten unseen."""
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            nn.init.normal_(parameter, std=0.3)
+    return module.double()
+
+
+def padded_tokens(lengths: list[int], vocab_size: int = 11, pad_id: int = 0) -> Tensor:
+    """Random tokens, none of which is padding, followed by padding."""
+    tokens_BS = torch.full((len(lengths), max(lengths)), pad_id)
+    for row, length in zip(tokens_BS, lengths, strict=True):
+        row[:length] = torch.randint(1, vocab_size, (length,))
+    return tokens_BS
+
+
+@st.composite
+def attention_inputs(draw: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor | None, float | None]:
+    """Queries, keys, values, a mask of any shape that broadcasts (rows that see nothing included), and a scale."""
+    batch, heads, queries, keys, width, value_width = (draw(sizes) for _ in range(6))
+    generator = torch.Generator().manual_seed(draw(seeds))
+    query, key, value = (
+        torch.randn(batch, heads, length, size, generator=generator, dtype=dtype, requires_grad=True)
+        for length, size in ((queries, width), (keys, width), (keys, value_width))
+    )
+    allowed = None
+    if draw(st.booleans()):
+        shape = [size if draw(st.booleans()) else 1 for size in (batch, heads, queries, keys)]
+        allowed = torch.rand(shape, generator=generator) < draw(st.sampled_from([0.0, 0.3, 0.7]))
+    return query, key, value, allowed, draw(st.sampled_from([None, 1.0, 0.2]))

@@ -1,0 +1,189 @@
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import assert_same, padded_tokens, randomise, seeds, sizes
+from regard.config import ConfigError
+from regard.models.transformer import Transformer, TransformerConfig
+
+SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 1}
+VARIANTS: list[dict[str, Any]] = [
+    {"positions": "sinusoidal"},
+    {"positions": "fourier", "norm_placement": "post"},
+    {"positions": "learned", "activation": "gelu"},
+    {"positions": "rotary", "source_vocab_size": 9},
+    {"positions": "none", "tied": False},
+    {"positions": "sinusoidal", "position_merge": "concatenate", "tied": False},
+    {"positions": "learned", "norm": "batch"},
+]
+
+
+def make(**changes: Any) -> Transformer:
+    return randomise(TransformerConfig(**{**SHAPE, **changes}).build()).eval()
+
+
+def variants(function: Any) -> Any:
+    return pytest.mark.parametrize("changes", VARIANTS, ids=lambda v: " ".join(map(str, v.values())))(function)
+
+
+@variants
+def test_token_by_token_is_the_same_as_teacher_forcing(changes) -> None:
+    model = make(**changes)
+    source, target = padded_tokens([5, 2, 3], vocab_size=9), torch.randint(1, 11, (3, 6))
+    with torch.no_grad():
+        whole, state = model(source, target), model.start(source)
+        for t in range(6):
+            logits, state = model.step(target[:, t], state)
+            assert_same(logits, whole[:, t])
+
+
+@variants
+def test_future_tokens_change_no_past_logits(changes) -> None:
+    model = make(**changes)
+    source, target = padded_tokens([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
+    assert_same(model(source, target[:, :4]), model(source, target)[:, :4])
+
+
+@variants
+def test_padding_and_neighbours_change_nothing(changes) -> None:
+    model = make(**changes)
+    lengths = [5, 2, 3]
+    source, target = padded_tokens(lengths, vocab_size=9), torch.randint(1, 11, (3, 4))
+    together = model(source, target)
+    for row, length in enumerate(lengths):
+        assert_same(together[row], model(source[row : row + 1, :length], target[row : row + 1])[0])
+
+
+@given(st.lists(sizes, min_size=1, max_size=4), st.data())
+def test_the_state_follows_its_sentences(lengths, data) -> None:
+    torch.manual_seed(data.draw(seeds))
+    model, source = make(), padded_tokens(lengths)
+    index = torch.tensor(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=4)))
+    first = torch.randint(1, 11, (len(lengths),))
+    second = torch.randint(1, 11, (len(index),))
+    with torch.no_grad():
+        _, state = model.step(first, model.start(source))
+        moved, _ = model.step(second, state.reorder(index))
+        expected = model(source[index], torch.stack((first[index], second), dim=1))[:, 1]
+    assert_same(moved, expected)
+
+
+def test_one_state_can_go_on_twice_by_reorder() -> None:
+    model, source = make(), padded_tokens([4, 2])
+    everybody = torch.arange(2)
+    with torch.no_grad():
+        _, state = model.step(torch.tensor([1, 2]), model.start(source))
+        copy = state.reorder(everybody)
+        one, _ = model.step(torch.tensor([3, 4]), state)
+        other, _ = model.step(torch.tensor([3, 4]), copy)
+    assert torch.equal(one, other)
+
+
+@variants
+def test_every_parameter_gets_a_gradient(changes) -> None:
+    model = make(**changes).train()
+    model(padded_tokens([5, 2, 4], vocab_size=9), torch.randint(1, 11, (3, 6))).pow(2).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        # a bias of keys shifts all scores of a query alike, which softmax does not see
+        assert (parameter.grad != 0).any() or name.endswith("key.bias"), name
+
+
+def test_a_source_of_nothing_but_padding_gives_no_nan() -> None:
+    for changes in VARIANTS:
+        logits = make(**changes)(torch.zeros(2, 3, dtype=torch.long), torch.randint(1, 11, (2, 4)))
+        assert logits.isfinite().all()
+
+
+def parameters(**config: Any) -> int:
+    with torch.device("meta"):
+        model = TransformerConfig.preset(**config).build()
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def closed_form(vocabulary: int, width: int, ff_width: int, layers: int) -> int:
+    attention = 4 * (width * width + width)
+    feedforward = width * ff_width + ff_width + ff_width * width + width
+    norm = 2 * width
+    encoder_layer = attention + feedforward + 2 * norm
+    decoder_layer = 2 * attention + feedforward + 3 * norm
+    return vocabulary * width + layers * (encoder_layer + decoder_layer)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "ff_width", "count", "published"),
+    [("base", 512, 2048, 63_082_496, 65e6), ("big", 1024, 4096, 214_245_376, 213e6)],
+)
+def test_parameters_beside_the_paper_s_table_3(name, width, ff_width, count, published) -> None:
+    # With its shared vocabulary of "about 37000" tokens, the paper's own equations give 63.1 M where Table 3 says 65 M,
+    # and 214.2 M where it says 213 M. No vocabulary gives both: 65 M needs 40,745 tokens, 213 M needs 35,784.
+    assert parameters(name=name, vocab_size=37_000) == closed_form(37_000, width, ff_width, layers=6) == count
+    assert count == pytest.approx(published, rel=0.03)
+
+
+def test_encoder_and_decoder_may_differ_in_depth() -> None:
+    model = TransformerConfig(**{**SHAPE, "encoder_layers": 4, "decoder_layers": 2}).build()
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == (4, 2)
+
+
+def test_tied_and_shared_tables_are_one_table() -> None:
+    shared = make()
+    assert shared.source_embedding is shared.target_embedding
+    assert shared.output is None
+    separate = make(source_vocab_size=9, tied=False)
+    assert separate.source_embedding.weight.shape == (9, 8)
+    assert separate.output is not None
+    assert separate.output.weight is not separate.target_embedding.weight
+
+
+def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
+    for name in ("tiny", "small"):
+        model = TransformerConfig.preset(name, vocab_size=1000).build().eval()
+        with torch.no_grad():
+            logits = model(torch.randint(1, 1000, (4, 10)), torch.randint(1, 1000, (4, 10)))
+        assert 0.3 < logits.std() < 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"width": 10, "heads": 4}, "width = 10: not divisible by heads = 4; choose 8 or 12"),
+        ({"width": 2, "heads": 4}, "width = 2: not divisible by heads = 4; choose 4"),
+        ({"width": 6, "heads": 2, "positions": "rotary"}, "turns pairs, but width / heads = 3 is odd"),
+        ({"position_merge": "concatenate"}, "tied = true: embeddings are half as wide as the model"),
+        ({"position_merge": "concatenate", "tied": False, "positions": "none"}, "there is nothing to set beside"),
+        (
+            {"position_merge": "concatenate", "tied": False, "width": 10},
+            "width = 10: a half for positions needs a multiple",
+        ),
+        ({"width": 9, "heads": 3}, "width = 9: sinusoidal positions come in pairs"),
+        ({"pad_id": 11}, "pad_id = 11: is no token of vocab_size = 11"),
+        ({"pad_id": 10, "source_vocab_size": 9}, "pad_id = 10: is no token of source_vocab_size = 9"),
+    ],
+)
+def test_impossible_combinations_are_named(changes, message) -> None:
+    with pytest.raises(ConfigError) as error:
+        TransformerConfig(**{**SHAPE, **changes})
+    assert message in str(error.value)
+
+
+def test_several_impossible_combinations_are_named_together() -> None:
+    with pytest.raises(ConfigError) as error:
+        TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "pad_id": 99})
+    assert len(error.value.problems) == 2
+
+
+def test_too_long_a_sequence_is_a_clear_error_in_training_and_decoding() -> None:
+    model = make(positions="learned", context=4)
+    with pytest.raises(ValueError, match="5 tokens exceed the context of 4"):
+        model(padded_tokens([5]), padded_tokens([2]))
+    state = model.start(padded_tokens([3]))
+    with torch.no_grad():
+        for _ in range(4):
+            _, state = model.step(torch.tensor([1]), state)
+        with pytest.raises(ValueError, match="5 tokens exceed the context of 4"):
+            model.step(torch.tensor([1]), state)

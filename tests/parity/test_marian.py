@@ -1,0 +1,94 @@
+"""The whole Transformer against Hugging Face's Marian, with copied weights."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from helpers import assert_same, padded_tokens, randomise
+from regard.blocks.positions import Sinusoidal
+from regard.models.transformer import Transformer, TransformerConfig
+
+transformers = pytest.importorskip("transformers")
+
+PARTS = {
+    "self_attn.q_proj": "attention.query",
+    "self_attn.k_proj": "attention.key",
+    "self_attn.v_proj": "attention.value",
+    "self_attn.out_proj": "attention.out",
+    "self_attn_layer_norm": "attention_residual.norm",
+    "encoder_attn.q_proj": "cross.query",
+    "encoder_attn.k_proj": "cross.key",
+    "encoder_attn.v_proj": "cross.value",
+    "encoder_attn.out_proj": "cross.out",
+    "encoder_attn_layer_norm": "cross_residual.norm",
+    "fc1": "feedforward.inner",
+    "fc2": "feedforward.outer",
+    "final_layer_norm": "feedforward_residual.norm",
+}
+
+
+def ours_and_marian(config: TransformerConfig) -> tuple[Transformer, torch.nn.Module]:
+    shared = config.source_vocab_size is None
+    marian_config = transformers.MarianConfig(
+        vocab_size=config.source_vocab_size or config.vocab_size,
+        decoder_vocab_size=config.vocab_size,
+        share_encoder_decoder_embeddings=shared,
+        tie_word_embeddings=config.tied,
+        d_model=config.width,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        encoder_attention_heads=config.heads,
+        decoder_attention_heads=config.heads,
+        encoder_ffn_dim=config.ff_width,
+        decoder_ffn_dim=config.ff_width,
+        max_position_embeddings=32,
+        activation_function=config.activation,
+        scale_embedding=True,
+        dropout=0.0,
+        pad_token_id=config.pad_id,
+        eos_token_id=1,
+        decoder_start_token_id=config.pad_id,
+    )
+    marian = randomise(transformers.MarianMTModel(marian_config)).eval()
+    positions = Sinusoidal(config.width, split=True)(torch.zeros(1, 32, config.width, dtype=torch.float64))
+    for half in (marian.model.encoder, marian.model.decoder):
+        # Marian's own table has these numbers rounded to float32
+        assert_same(half.embed_positions.weight, positions, tolerance=1e-6)
+        half.embed_positions.weight.data = positions
+    ours = config.build().double().eval()
+    state: dict[str, Tensor] = {}
+    for half_name in ("encoder", "decoder"):
+        half = getattr(marian.model, half_name)
+        state[{"encoder": "source", "decoder": "target"}[half_name] + "_embedding.weight"] = half.embed_tokens.weight
+        for i, layer in enumerate(half.layers):
+            for theirs, mine in PARTS.items():
+                if half_name == "encoder" and theirs.startswith("encoder_attn"):
+                    continue
+                for kind, tensor in layer.get_submodule(theirs).named_parameters():
+                    state[f"{half_name}.layers.{i}.{mine}.{kind}"] = tensor
+    if not config.tied:
+        state["output.weight"] = marian.lm_head.weight
+    ours.load_state_dict(state)
+    return ours, marian
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"encoder_layers": 3, "decoder_layers": 1, "heads": 4},
+        {"source_vocab_size": 17, "pad_id": 10},
+        {"activation": "gelu", "width": 12, "heads": 3, "ff_width": 8},
+    ],
+    ids=["shared", "deep encoder", "two vocabularies", "gelu"],
+)
+def test_logits_are_marian_s(changes) -> None:
+    shape = {"vocab_size": 13, "width": 8, "heads": 2, "ff_width": 16, "encoder_layers": 2, "decoder_layers": 2}
+    config = TransformerConfig(**{**shape, **changes}, positions="sinusoidal_split", norm_placement="post", dropout=0.0)
+    ours, marian = ours_and_marian(config)
+    source = padded_tokens([6, 3, 1], vocab_size=10, pad_id=config.pad_id)
+    target = torch.randint(1, 10, (3, 5))
+    inputs = {"input_ids": source, "attention_mask": (source != config.pad_id).long(), "decoder_input_ids": target}
+    with torch.no_grad():
+        assert_same(ours(source, target), marian(**inputs).logits, tolerance=1e-9)
+        assert_same(ours.float()(source, target), marian.float()(**inputs).logits, tolerance=1e-4)

@@ -1,0 +1,203 @@
+import json
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+
+from regard.config import Config, ConfigError, Positive, Problem, Rate, load, override, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cat(Config):
+    kind: Literal["cat"] = "cat"
+    width: Positive
+    heads: Positive = 2
+    presets: ClassVar = {"small": {"width": 4}, "large": {"width": 64, "heads": 8}}
+
+    def problems(self) -> Iterator[Problem]:
+        if self.width % self.heads:
+            yield Problem(f"width = {self.width}", f"not divisible by heads = {self.heads}")
+        if self.width > 1000:
+            yield Problem(f"width = {self.width}", "too wide")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dog(Config):
+    kind: Literal["dog"] = "dog"
+    tail: Literal["long", "short"] = "long"
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class House(Config):
+    animal: Annotated[Cat | Dog, Field(discriminator="kind")]
+    rate: Rate = 0.1
+    warm: bool = False
+    name: str = ""
+    rooms: dict[str, int] = field(default_factory=dict)
+
+
+def problems(data: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        parse(House, data)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_a_config_is_read_and_written_back() -> None:
+    house = parse(House, {"animal": {"kind": "dog", "names": ["a", "é"]}, "rate": 0, "name": "x"})
+    assert house.animal == Dog(names=("a", "é"))
+    assert parse(House, json.loads(house.to_json())) == house
+
+
+@given(st.integers(1, 500), st.integers(1, 8), st.floats(0, 1, exclude_max=True), st.booleans(), st.text())
+def test_json_round_trip(multiple, heads, rate, warm, name) -> None:
+    house = House(animal=Cat(width=multiple * heads % 1000 or heads, heads=1), rate=rate, warm=warm, name=name)
+    assert parse(House, json.loads(house.to_json())) == house
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Cat(width=4).width = 6  # type: ignore[misc]
+
+
+def test_an_unknown_key_is_named_with_its_nearest() -> None:
+    assert problems({"animal": {"kind": "cat", "width": 4, "haeds": 3}}) == [
+        "animal.haeds = 3: no such key; did you mean animal.heads?"
+    ]
+    assert problems({"animal": {"kind": "cat", "width": 4}, "zzz": 1}) == [
+        "zzz = 1: no such key; known keys here are animal, rate, warm, name, rooms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"width": "4"}, 'animal.width = "4": expected a whole number, got text; write animal.width = 4'),
+        ({"width": 4.0}, "animal.width = 4.0: expected a whole number, got a number with a point"),
+        ({"width": True}, "animal.width = true: expected a whole number, got true or false"),
+        ({"width": [4]}, "animal.width = [4]: expected a whole number, got a list"),
+        ({"width": {"x": 1}}, 'animal.width = {"x": 1}: expected a whole number, got a table'),
+        ({"width": 0}, "animal.width = 0: must be at least 1"),
+        ({}, "animal.width: is required and missing; add it"),
+        ({"width": 5}, "animal.width = 5: not divisible by heads = 2"),
+        ({"width": 1001, "heads": 7}, "animal.width = 1001: too wide"),
+    ],
+)
+def test_wrong_values_are_named_with_a_remedy(data, message) -> None:
+    assert problems({"animal": {"kind": "cat", **data}}) == [message]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"rate": 1.0}, "rate = 1.0: must be less than 1.0"),
+        ({"rate": float("nan")}, "rate = NaN: must be less than 1.0"),
+        ({"rate": "much"}, 'rate = "much": expected a number, got text'),
+        ({"warm": 1}, "warm = 1: expected true or false, got a whole number"),
+        ({"name": 2024}, 'name = 2024: expected text in quotes, got a whole number; write name = "2024"'),
+        ({"animal": 3}, "animal = 3: expected a table of keys, got a whole number"),
+        (
+            {"animal": {"kind": "dog", "tail": "shrot"}},
+            "animal.tail = \"shrot\": expected one of 'long', 'short'; did you mean 'short'?",
+        ),
+        (
+            {"animal": {"kind": "dog", "names": ["a", 2]}},
+            'animal.names.1 = 2: expected text in quotes, got a whole number; write animal.names.1 = "2"',
+        ),
+        ({"rooms": {"hall": "big"}}, 'rooms.hall = "big": expected a whole number, got text'),
+    ],
+)
+def test_other_wrong_values_are_named(data, message) -> None:
+    assert problems({"animal": {"kind": "dog"}, **data}) == [message]
+
+
+def test_a_kind_that_does_not_exist_is_named_with_those_that_do() -> None:
+    (message,) = problems({"animal": {"kind": "cta"}})
+    assert message == "animal.kind = \"cta\": expected one of 'cat', 'dog'; did you mean 'cat'?"
+    (message,) = problems({"animal": {}})
+    assert message == "animal.kind: is required and missing; add it"
+
+
+def test_several_problems_are_reported_together() -> None:
+    found = problems({"animal": {"kind": "cat", "width": "4", "heads": 0, "x": 1}, "rate": 2, "wram": True})
+    assert len(found) == 5
+    with pytest.raises(ConfigError, match="house.toml: 2 problems\n  rate = 2: .*\n  warm = 3: "):
+        parse(House, {"animal": {"kind": "dog"}, "rate": 2, "warm": 3}, "house.toml")
+
+
+def test_problems_of_direct_construction_name_the_class() -> None:
+    with pytest.raises(ConfigError, match="Cat: 1 problem\n  width = 5: not divisible by heads = 2"):
+        Cat(width=5)
+
+
+def test_a_preset_stands_for_its_values_and_keys_beside_it_win() -> None:
+    assert Cat.preset("large") == Cat(width=64, heads=8)
+    assert Cat.preset("large", heads=4) == Cat(width=64, heads=4)
+    house = parse(House, {"animal": {"kind": "cat", "preset": "large", "width": 32}})
+    assert house.animal == Cat(width=32, heads=8)
+
+
+def test_a_preset_that_does_not_exist_is_named() -> None:
+    assert problems({"animal": {"kind": "cat", "preset": "lrage"}}) == [
+        "animal.preset = \"lrage\": no such preset; expected one of 'small', 'large'; did you mean 'large'?"
+    ]
+    assert problems({"animal": {"kind": "dog", "preset": "large"}}) == [
+        'animal.preset = "large": no such key; known keys here are kind, tail, names'
+    ]
+
+
+def test_overrides_are_toml_values_or_else_text() -> None:
+    data = {"a": {"b": 1, "c": [1]}, "d": "x"}
+    changed = override(data, ["a.b=2", "a.e.f=1e-3", "d=two words", "g=[1, 2]", "h=true", "i=", 'j="5"', "k=a=b"])
+    assert changed == {
+        "a": {"b": 2, "c": [1], "e": {"f": 1e-3}},
+        "d": "two words", "g": [1, 2], "h": True, "i": "", "j": "5", "k": "a=b",
+    }  # fmt: skip
+    assert data == {"a": {"b": 1, "c": [1]}, "d": "x"}
+
+
+def test_an_override_cannot_smuggle_in_a_second_one() -> None:
+    assert override({}, ["a=1\nb=2"]) == {"a": "1\nb=2"}
+
+
+def test_bad_overrides_are_named_together() -> None:
+    with pytest.raises(ConfigError) as error:
+        override({"a": 1}, ["nonsense", "=3", "a.b=1", "a..b=1"])
+    assert [str(problem) for problem in error.value.problems] == [
+        "cannot read the override 'nonsense'; write it as path.to.key=value",
+        "cannot read the override '=3'; write it as path.to.key=value",
+        "a.b: a = 1 is a value and has no keys of its own",
+        "cannot read the override 'a..b=1'; write it as path.to.key=value",
+    ]
+
+
+def test_toml_files_with_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "house.toml"
+    path.write_bytes("\ufeffname = 'héllo'\n[animal]\nkind = 'cat'\nwidth = 4\n".encode())
+    assert load(House, path, ["animal.heads=4", "rate=0.5"]) == House(
+        animal=Cat(width=4, heads=4), rate=0.5, name="héllo"
+    )
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere.toml"):
+        load(House, tmp_path / "nowhere.toml")
+    path = tmp_path / "house.toml"
+    path.write_bytes(b"a = 1\nname = '\xe9'\n")
+    with pytest.raises(ConfigError, match="house.toml: 1 problem\n  line 2 is not UTF-8"):
+        load(House, path)
+    path.write_text("a = 1\nb = = 2\n")
+    with pytest.raises(ConfigError, match=r"house.toml: 1 problem\n  not valid TOML: .*line 2"):
+        load(House, path)
+
+
+def test_a_date_where_none_belongs_is_an_ordinary_error(tmp_path: Path) -> None:
+    path = tmp_path / "house.toml"
+    path.write_text("warm = 2024-01-01\nanimal.kind = 'dog'\n")
+    with pytest.raises(ConfigError, match='warm = "2024-01-01": expected true or false, got text'):
+        load(House, path)

@@ -1,0 +1,126 @@
+"""Names that end in a shape tell the truth: checked while every block and model runs."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.blocks import masks
+from regard.blocks.attend import attend_explicitly
+from regard.blocks.attention import MultiHeadAttention
+from regard.blocks.capture import capture
+from regard.blocks.convolution import GatedConvolution
+from regard.blocks.norms import BatchNorm
+from regard.blocks.positions import Positions, Rotary, Sinusoidal
+from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
+from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
+from regard.models.transformer import TransformerConfig
+
+SOURCE = str(Path(regard.__file__).parent)
+SUFFIX = re.compile(r"_([A-Z1]+)$")
+
+
+@contextmanager
+def shapes_checked() -> Iterator[set[str]]:
+    """Looks at the locals of each function of Regard when it returns; gives the names that were checked."""
+    seen: set[str] = set()
+    wrong: list[str] = []
+
+    def on_event(frame: FrameType, event: str, _argument: Any) -> None:
+        if event != "return" or not frame.f_code.co_filename.startswith(SOURCE):
+            return
+        sizes: dict[str, int] = {"1": 1}
+        for name, value in frame.f_locals.items():
+            if not (suffix := SUFFIX.search(name)) or not isinstance(value, Tensor):
+                continue
+            seen.add(name)
+            where = f"{Path(frame.f_code.co_filename).name}, {frame.f_code.co_name}: {name} is {tuple(value.shape)}"
+            if value.dim() != len(suffix[1]):
+                wrong.append(where)
+                continue
+            for letter, size in zip(suffix[1], value.shape, strict=True):
+                if sizes.setdefault(letter, size) != size:
+                    wrong.append(f"{where}, but {letter} is {sizes[letter]}")
+
+    sys.setprofile(on_event)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+    assert not wrong, "\n".join(wrong)
+
+
+def transformer(**changes: Any) -> None:
+    model = TransformerConfig(
+        vocab_size=23, width=12, heads=3, ff_width=17, encoder_layers=1, decoder_layers=2, **changes
+    ).build()
+    source, target = torch.randint(1, 23, (2, 5)), torch.randint(1, 23, (2, 7))
+    with capture(model, heads=[1], rows=[0, 2]):
+        model(source, target)
+    with torch.no_grad():
+        _, state = model.step(target[:, 0], model.start(source))
+        model.step(target[:, 1], state.reorder(torch.tensor([1, 0])))
+
+
+def recurrent(score: Callable[[], nn.Module] | None) -> None:
+    encoder = RecurrentEncoder("lstm", 3, 4, bidirectional=True)
+    attention = ScoredAttention(score()) if score else None
+    cell = AttentiveCell("lstm", 5, 6, memory_width=8, attention=attention, layers=9)
+    is_padding = torch.zeros(2, 7, dtype=torch.bool)
+    state = cell.start(*encoder(torch.randn(2, 7, 3), is_padding), is_padding)
+    _, state = cell(torch.randn(2, 5), state)
+    state.reorder(torch.tensor([1, 0]))
+
+
+def convolution() -> None:
+    layer = GatedConvolution(4, 3, causal=True)
+    layer(torch.randn(2, 5, 4), torch.zeros(2, 5, dtype=torch.bool))
+    layer.step(torch.randn(2, 1, 4), layer.begin(2))
+
+
+RUNS: dict[str, Callable[[], Any]] = {
+    "transformer": transformer,
+    "transformer, batch norm, post": lambda: transformer(norm="batch", norm_placement="post"),
+    "transformer, rotary": lambda: transformer(positions="rotary"),
+    "transformer, concatenated": lambda: transformer(position_merge="concatenate", tied=False),
+    "memory of another width": lambda: MultiHeadAttention(8, 2, memory_width=6)(
+        torch.randn(3, 4, 8), torch.randn(3, 5, 6)
+    ),
+    "explicit": lambda: attend_explicitly(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5), torch.randn(2, 3, 6, 5)),
+    "dot": lambda: recurrent(lambda: DotScore(6, 8, scaled=True)),
+    "additive": lambda: recurrent(lambda: AdditiveScore(6, 8, 10)),
+    "location-aware": lambda: recurrent(lambda: LocationAwareScore(6, 8, 10, channels=11, kernel=3)),
+    "no attention": lambda: recurrent(None),
+    "convolution": convolution,
+    "batch norm": lambda: BatchNorm(6, 9)(torch.randn(2, 3, 6)),
+    "masks": lambda: masks.padding(torch.zeros(2, 3, dtype=torch.bool)) & masks.causal(2, 3),
+    "positions": lambda: Positions(Sinusoidal(4), "concatenate")(torch.randn(2, 3, 6)),
+    "rotary": lambda: Rotary(4)(torch.randn(2, 3, 5, 4)),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_names_tell_the_shape(name) -> None:
+    with shapes_checked() as seen:
+        RUNS[name]()
+    assert seen
+
+
+def test_a_wrong_name_is_found() -> None:
+    lie = "def f(x_BTD, y_BS):\n    return x_BTD\n"
+    scope: dict[str, Any] = {}
+    exec(compile(lie, f"{SOURCE}/lie.py", "exec"), scope)
+    for x, y, message in (
+        (torch.zeros(2, 3), torch.zeros(2, 4), r"x_BTD is \(2, 3\)"),
+        (torch.zeros(2, 3, 6), torch.zeros(3, 4), r"y_BS is \(3, 4\), but B is 2"),
+    ):
+        with pytest.raises(AssertionError, match=message), shapes_checked():
+            scope["f"](x, y)

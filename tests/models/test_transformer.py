@@ -105,13 +105,13 @@ def parameters(**config: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def closed_form(vocabulary: int, width: int, ff_width: int, layers: int) -> int:
+def closed_form(vocabulary: int, width: int, ff_width: int, layers: int, last_norms: int = 0) -> int:
     attention = 4 * (width * width + width)
     feedforward = width * ff_width + ff_width + ff_width * width + width
     norm = 2 * width
     encoder_layer = attention + feedforward + 2 * norm
     decoder_layer = 2 * attention + feedforward + 3 * norm
-    return vocabulary * width + layers * (encoder_layer + decoder_layer)
+    return vocabulary * width + layers * (encoder_layer + decoder_layer) + last_norms * norm
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,12 @@ def test_parameters_beside_the_paper_s_table_3(name, width, ff_width, count, pub
     # and 214.2 M where it says 213 M. No vocabulary gives both: 65 M needs 40,745 tokens, 213 M needs 35,784.
     assert parameters(name=name, vocab_size=37_000) == closed_form(37_000, width, ff_width, layers=6) == count
     assert count == pytest.approx(published, rel=0.03)
+
+
+def test_parameters_of_the_small_presets() -> None:
+    # pre-norm, so that encoder and decoder end in a norm each
+    assert parameters(name="tiny", vocab_size=37_000) == closed_form(37_000, 128, 256, 4, last_norms=2) == 6_061_568
+    assert parameters(name="small", vocab_size=37_000) == closed_form(37_000, 256, 1024, 3, last_norms=2) == 15_002_624
 
 
 def test_encoder_and_decoder_may_differ_in_depth() -> None:

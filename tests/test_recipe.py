@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.config import ConfigError
+from regard.recipe import read
+from regard.recipes import bundled, find
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_every_bundled_recipe_has_a_title_and_builds_a_model(name) -> None:
+    assert bundled()[name].read_text("utf-8").startswith("# ")
+    with torch.device("meta"):
+        assert sum(p.numel() for p in read(name).model.build().parameters()) > 0
+
+
+def test_overrides_and_presets_reach_the_model() -> None:
+    config = read("translate/transformer", ["model.preset=big", "model.heads=8", "model.source_vocab_size=500"]).model
+    assert (config.width, config.heads, config.source_vocab_size) == (1024, 8, 500)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[model]\nvocab_size = 10\nwidth = 30\nheads = 4\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml: 1 problem\n  model\.width = 30: not divisible by heads = 4"):
+        read(str(path))
+    assert read(str(path), ["model.heads=3"]).model.width == 30
+
+
+def test_a_name_that_does_not_exist() -> None:
+    with pytest.raises(
+        ValueError, match="no recipe and no file is named 'translate/transfomer'; did you mean translate/"
+    ):
+        find("translate/transfomer")

@@ -22,10 +22,13 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def randomise(module: M) -> M:
-    """Gives every trained parameter random values, norms and biases too, so that none can be forgotten unseen."""
+    """Random values for all that training changes, norms and biases too, so that nothing can be forgotten unseen."""
     for parameter in module.parameters():
         if parameter.requires_grad:
             nn.init.normal_(parameter, std=0.3)
+    for name, buffer in module.named_buffers():
+        if "running" in name:
+            nn.init.uniform_(buffer, 0.5, 1.5)
     return module.double()
 
 

@@ -21,9 +21,9 @@ class Cat(Config):
 
     def problems(self) -> Iterator[Problem]:
         if self.width % self.heads:
-            yield Problem(f"width = {self.width}", f"not divisible by heads = {self.heads}")
+            yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
         if self.width > 1000:
-            yield Problem(f"width = {self.width}", "too wide")
+            yield Problem("width", "too wide", self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class House(Config):
     warm: bool = False
     name: str = ""
     rooms: dict[str, int] = field(default_factory=dict)
+    cats: tuple[Cat, ...] = ()
+    shelves: dict[str, Cat] = field(default_factory=dict)
 
 
 def problems(data: dict[str, Any]) -> list[str]:
@@ -70,7 +72,7 @@ def test_an_unknown_key_is_named_with_its_nearest() -> None:
         "animal.haeds = 3: no such key; did you mean animal.heads?"
     ]
     assert problems({"animal": {"kind": "cat", "width": 4}, "zzz": 1}) == [
-        "zzz = 1: no such key; known keys here are animal, rate, warm, name, rooms"
+        "zzz = 1: no such key; known keys here are animal, rate, warm, name, rooms, cats, shelves"
     ]
 
 
@@ -123,6 +125,82 @@ def test_a_kind_that_does_not_exist_is_named_with_those_that_do() -> None:
     assert message == "animal.kind: is required and missing; add it"
 
 
+def test_unknown_keys_do_not_hide_what_cannot_go_together() -> None:
+    assert problems({"animal": {"kind": "cat", "width": 5, "x": 1}, "y": 2}) == [
+        "animal.x = 1: no such key; known keys here are kind, width, heads, preset",
+        "y = 2: no such key; known keys here are animal, rate, warm, name, rooms, cats, shelves",
+        "animal.width = 5: not divisible by heads = 2",
+    ]
+
+
+def test_problems_inside_lists_and_tables_are_named() -> None:
+    dog = {"kind": "dog"}
+    assert problems({"animal": dog, "cats": [{"width": 4}, {"width": 4, "haeds": 1}, {"width": "4"}]}) == [
+        "cats.1.haeds = 1: no such key; did you mean cats.1.heads?",
+        'cats.2.width = "4": expected a whole number, got text; write cats.2.width = 4',
+    ]
+    assert problems({"animal": dog, "shelves": {"top": {"width": 5}, "low": {"width": 4, "z": 0}}}) == [
+        "shelves.top.width = 5: not divisible by heads = 2",
+        "shelves.low.z = 0: no such key; known keys here are kind, width, heads, preset",
+    ]
+    house = parse(House, {"animal": dog, "cats": [{"preset": "small"}], "shelves": {"top": {"preset": "large"}}})
+    assert house.cats == (Cat(width=4),)
+    assert house.shelves == {"top": Cat(width=64, heads=8)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate": -0.1}, "rate = -0.1: must be at least 0.0"),
+        ({"warm": None}, "warm = null: expected true or false, got nothing"),
+        ({"name": True}, 'name = true: expected text in quotes, got true or false; write name = "true"'),
+        ({"name": [1]}, "name = [1]: expected text in quotes, got a list"),
+        ({"warm": "[1]"}, 'warm = "[1]": expected true or false, got text'),
+        ({"rate": "0.5"}, 'rate = "0.5": expected a number, got text; write rate = 0.5'),
+        ({"cats": 3}, "cats = 3: expected a list, got a whole number"),
+        ({"name": 10**70}, f"name = {str(10**70)[:57]}...: expected text in quotes, got a whole number"),
+        ({"rooms": {"é": "x"}}, 'rooms.é = "x": expected a whole number, got text'),
+        ({"name": Path("x")}, 'name = "x": is a PosixPath, which no key takes; write it in quotes'),
+        (
+            {"animal": {"kind": "cat", "preset": [1]}},
+            "animal.preset = [1]: no such preset; expected one of 'small', 'large'",
+        ),
+        (
+            {"animal": {"kind": "cat", "prest": "small", "width": 4}},
+            'animal.prest = "small": no such key; did you mean animal.preset?',
+        ),
+        ({"animal": {"kind": "cat", "width": 10**10}}, "animal.width = 10000000000: must be at most 1000000000"),
+    ],
+)
+def test_more_wrong_values_are_named(changes, message) -> None:
+    (found,) = problems({"animal": {"kind": "dog"}, **changes})
+    assert found.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cat(width="4"), 'width = "4": expected a whole number, got text; write width = 4'),
+        (lambda: Cat(width=4, heads=0), "heads = 0: must be at least 1"),
+        (lambda: Dog(tail="lnog"), "tail = \"lnog\": expected one of 'long', 'short'; did you mean 'long'?"),
+        (
+            lambda: House(animal=Dog(), cats=(Cat(width=4), 3)),
+            "cats.1 = 3: expected a table of keys, got a whole number",
+        ),
+    ],
+)
+def test_configs_made_in_python_are_checked_too(make, message) -> None:
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert [str(problem) for problem in error.value.problems] == [message]
+
+
+def test_an_error_without_a_source_and_the_end_of_json() -> None:
+    with pytest.raises(ConfigError, match="^config: 1 problem\n"):
+        parse(Cat, {})
+    assert Cat(width=4).to_json().endswith("}\n")
+
+
 def test_several_problems_are_reported_together() -> None:
     found = problems({"animal": {"kind": "cat", "width": "4", "heads": 0, "x": 1}, "rate": 2, "wram": True})
     assert len(found) == 5
@@ -165,13 +243,22 @@ def test_an_override_cannot_smuggle_in_a_second_one() -> None:
     assert override({}, ["a=1\nb=2"]) == {"a": "1\nb=2"}
 
 
+def test_odd_values_of_overrides_are_text_or_problems() -> None:
+    digits = "9" * 5000
+    assert override({}, [f"a={digits}", f"b={'[' * 5000}", " c . d = x "]) == {
+        "a": digits, "b": "[" * 5000, "c": {"d": "x"},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="cannot read the override"):
+        override({}, ["a=\udce9"])
+
+
 def test_bad_overrides_are_named_together() -> None:
     with pytest.raises(ConfigError) as error:
         override({"a": 1}, ["nonsense", "=3", "a.b=1", "a..b=1"])
     assert [str(problem) for problem in error.value.problems] == [
         "cannot read the override 'nonsense'; write it as path.to.key=value",
         "cannot read the override '=3'; write it as path.to.key=value",
-        "a.b: a = 1 is a value and has no keys of its own",
+        "a = 1: has no keys of its own, so a.b cannot be",
         "cannot read the override 'a..b=1'; write it as path.to.key=value",
     ]
 
@@ -199,5 +286,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_a_date_where_none_belongs_is_an_ordinary_error(tmp_path: Path) -> None:
     path = tmp_path / "house.toml"
     path.write_text("warm = 2024-01-01\nanimal.kind = 'dog'\n")
-    with pytest.raises(ConfigError, match='warm = "2024-01-01": expected true or false, got text'):
+    with pytest.raises(ConfigError, match='warm = "2024-01-01": is a date, which no key takes'):
         load(House, path)

@@ -1,10 +1,10 @@
 """Strict, frozen configs: read from TOML, changed by dotted overrides, written back as JSON.
 
-A config is a frozen dataclass that inherits from `Config`. `parse` checks it once, where it enters the program: unknown
-keys, wrong types and impossible combinations come out as one `ConfigError` that lists every problem with its path, its
-value and a remedy.
+A config is a frozen dataclass that inherits from `Config`. Unknown keys, wrong types and impossible combinations come
+out as one `ConfigError` that lists every problem with its path, its value and a remedy.
 """
 
+import copy
 import dataclasses
 import difflib
 import json
@@ -14,30 +14,34 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1, le=10**9)]
+Natural = Annotated[int, Field(ge=0, le=10**9)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+NO_VALUE = object()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a config: where (a dotted path), and what to do about it."""
+    """One thing that is wrong with a config: its dotted path, what to do about it, and the value if there is one."""
 
     path: str
     text: str
+    value: Any = NO_VALUE
 
     def within(self, prefix: str) -> "Problem":
         """The same problem, seen from the config that contains this one."""
-        return Problem(".".join(filter(None, (prefix, self.path))), self.text)
+        return dataclasses.replace(self, path=_join(prefix, self.path))
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.text}" if self.path else self.text
+        value = "" if self.value is NO_VALUE else f" = {_show(self.value)}"
+        return f"{self.path}{value}: {self.text}" if self.path else self.text
 
 
 class ConfigError(ValueError):
@@ -61,7 +65,8 @@ class Config:
         yield from ()
 
     def __post_init__(self) -> None:
-        if problems := tuple(self.problems()):
+        problems = tuple(_wrong_fields(self)) or tuple(self.problems())
+        if problems:
             raise ConfigError(problems, type(self).__name__)
 
     @classmethod
@@ -79,16 +84,28 @@ C = TypeVar("C", bound=Config)
 
 def parse(kind: type[C], data: Mapping[str, Any], source: str = "") -> C:
     """Checks `data` and makes a config of it; `source` names the origin in errors."""
-    problems: list[Problem] = []
-    data = _expand_presets(kind, data, "", problems)
+    problems = list(_foreign(data, ""))
     if problems:
         raise ConfigError(problems, source)
-    try:
-        # JSON, because pydantic's strict mode takes tables for dataclasses only there
-        return TypeAdapter(kind).validate_json(json.dumps(data, default=str))
-    except ValidationError as error:
-        found = [problem for details in error.errors() for problem in _explain(kind, data, details)]
-        raise ConfigError(found, source) from None
+    data = _expand_presets(kind, data, "", problems)
+    wrong_preset = bool(problems)
+    while True:
+        try:
+            # JSON, because pydantic's strict mode takes tables for dataclasses only there
+            config = TypeAdapter(kind).validate_json(json.dumps(data))
+        except ValidationError as error:
+            unknown = [details for details in error.errors() if details["type"] in _UNKNOWN]
+            for details in error.errors():
+                # what is missing may have been in the preset that was meant
+                if not (wrong_preset and details["type"] == "missing"):
+                    problems += (p for p in _explain(kind, data, details) if p not in problems)
+            if unknown:
+                # without its unknown keys, a config may show which of its known ones cannot go together
+                data = _without(data, [details["loc"] for details in unknown])
+                continue
+        if problems:
+            raise ConfigError(problems, source)
+        return config
 
 
 def load(kind: type[C], path: Path, overrides: Sequence[str] = ()) -> C:
@@ -105,26 +122,25 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError([Problem("", f"line {line} is not UTF-8; save the file as UTF-8")], str(path)) from None
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError([Problem("", f"not valid TOML: {error}")], str(path)) from None
 
 
 def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """A copy of `data` with each `dotted.path=value` applied; values are TOML, or else plain text."""
-    result: dict[str, Any] = json.loads(json.dumps(data, default=str))
+    result: dict[str, Any] = copy.deepcopy(dict(data))
     problems = []
     for text in overrides:
         path, equals, value = text.partition("=")
         keys = [key.strip() for key in path.split(".")]
-        if not equals or not all(keys):
-            problems.append(Problem("", f"cannot read the override '{text}'; write it as path.to.key=value"))
+        if not equals or not all(keys) or _LONE_SURROGATE.search(text):
+            problems.append(Problem("", f"cannot read the override {text!r}; write it as path.to.key=value"))
             continue
         table = result
         for depth, key in enumerate(keys[:-1], start=1):
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
-                here = ".".join(keys[:depth])
-                problems.append(Problem(path, f"{here} = {_show(table)} is a value and has no keys of its own"))
+                problems.append(Problem(".".join(keys[:depth]), f"has no keys of its own, so {path} cannot be", table))
                 break
         else:
             table[keys[-1]] = _toml_value(value.strip())
@@ -133,37 +149,73 @@ def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any
     return result
 
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # what Python makes of an argument that is not UTF-8
+
+
 def _toml_value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text
 
 
+def _foreign(data: Any, path: str) -> Iterator[Problem]:
+    """Values that no key takes, such as a TOML date."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _foreign(value, _join(path, str(key)))
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            yield from _foreign(value, _join(path, str(index)))
+    elif data is not None and not isinstance(data, str | int | float):
+        yield Problem(path, f"is a {type(data).__name__}, which no key takes; write it in quotes", str(data))
+
+
 def _expand_presets(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
     """Replaces `preset = name` by the values it stands for, in every table that has one."""
-    kind = _config_class(annotation, data)
-    if kind is None or not isinstance(data, Mapping):
+    if isinstance(data, list | tuple):
+        return [
+            _expand_presets(_child(annotation, data, i), x, _join(path, str(i)), problems) for i, x in enumerate(data)
+        ]
+    if not isinstance(data, Mapping):
         return data
-    data = dict(data)
-    if kind.presets and "preset" in data:
+    data, kind = dict(data), _config_class(annotation, data)
+    if kind is not None and kind.presets and "preset" in data:
         name = data.pop("preset")
-        if name in kind.presets:
+        if isinstance(name, str) and name in kind.presets:
             data = {**kind.presets[name], **data}
         else:
-            known = _one_of(list(kind.presets), name)
-            problems.append(Problem("", f"no such preset; {known}").within(f"{_join(path, 'preset')} = {_show(name)}"))
-    hints = typing.get_type_hints(kind, include_extras=True)
+            problems.append(
+                Problem(_join(path, "preset"), f"no such preset; {_one_of(list(kind.presets), name)}", name)
+            )
     return {
-        key: _expand_presets(hints[key], value, _join(path, key), problems) if key in hints else value
-        for key, value in data.items()
+        key: _expand_presets(_child(annotation, data, key), x, _join(path, key), problems) for key, x in data.items()
     }
+
+
+def _without(data: Any, locations: Sequence[tuple[str | int, ...]]) -> Any:
+    """A copy of `data` without the keys at these locations."""
+    data = copy.deepcopy(data)
+    for *steps, key in locations:
+        table: Any = data
+        for step in steps:
+            is_union_tag = isinstance(table, dict) and step not in table
+            table = table if is_union_tag else table[step]
+        del table[key]
+    return data
+
+
+def _hints(kind: type[Config]) -> dict[str, Any]:
+    """The annotation of each field."""
+    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in fields}
 
 
 def _config_class(annotation: Any, data: Any) -> type[Config] | None:
     """The config class that `data` is meant for: the only one, or in a union the one of that `kind`."""
-    while typing.get_origin(annotation) is Annotated:
+    if typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         choices = [c for c in (_config_class(a, data) for a in typing.get_args(annotation)) if c]
@@ -173,16 +225,43 @@ def _config_class(annotation: Any, data: Any) -> type[Config] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, Config) else None
 
 
-_EXPECTED = {
-    "bool": "true or false",
-    "dataclass": "a table of keys",
-    "dict": "a table of keys",
-    "float": "a number",
-    "finite": "a finite number",
-    "int": "a whole number",
-    "list": "a list",
-    "string": "text in quotes",
-    "tuple": "a list",
+def _child(annotation: Any, data: Any, step: str | int) -> Any:
+    """The annotation of an entry of `data`, which has this annotation."""
+    if kind := _config_class(annotation, data):
+        return _hints(kind).get(str(step))
+    while typing.get_origin(annotation) in (Annotated, types.UnionType, typing.Union):
+        annotation = typing.get_args(annotation)[0]
+    arguments = typing.get_args(annotation)
+    return arguments[-1 if typing.get_origin(annotation) is dict else 0] if arguments else None
+
+
+@cache
+def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
+    return {name: TypeAdapter(hint) for name, hint in _hints(kind).items()}
+
+
+def _wrong_fields(config: Config) -> Iterator[Problem]:
+    """Fields of a config made in Python whose values are not what their types say."""
+    kind: Any = type(config)
+    for name, adapter in _adapters(kind).items():
+        value = getattr(config, name)
+        try:
+            adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            for details in error.errors():
+                yield from _explain(kind, {name: value}, {**details, "loc": (name, *details["loc"])})
+
+
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_EXPECTED: dict[str, tuple[str, tuple[type, ...]]] = {
+    "bool": ("true or false", (bool,)),
+    "dataclass": ("a table of keys", (dict,)),
+    "dict": ("a table of keys", (dict,)),
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", (int,)),
+    "list": ("a list", (list,)),
+    "string": ("text in quotes", (str,)),
+    "tuple": ("a list", (list,)),
 }
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
@@ -191,8 +270,6 @@ def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails)
     """Turns one of pydantic's errors into ours."""
     name, context, value = details["type"], details.get("ctx", {}), details["input"]
     path, owner = _locate(kind, data, details["loc"], missing=name == "missing")
-    here = f"{path} = {_show(value)}" if path else ""
-    expected = _EXPECTED.get(name.split("_")[0])
     limit = next((key for key in _LIMITS if key in context), None)
     if isinstance(inner := context.get("error"), ConfigError):
         yield from (problem.within(path) for problem in inner.problems)
@@ -201,63 +278,66 @@ def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails)
     elif name == "union_tag_not_found":
         yield Problem(_join(path, "kind"), "is required and missing; add it")
     elif name == "union_tag_invalid":
-        yield Problem(f"{_join(path, 'kind')} = {_show(value['kind'])}", _one_of(_quoted(context), value["kind"]))
-    elif name in ("unexpected_keyword_argument", "extra_forbidden"):
-        known = [f.name for f in dataclasses.fields(owner)]
-        yield Problem(here, f"no such key; {_nearest(details['loc'][-1], known, path)}")
+        yield Problem(_join(path, "kind"), _one_of(_quoted(context["expected_tags"]), value["kind"]), value["kind"])
+    elif name in _UNKNOWN and owner is not None:
+        known = [*_hints(owner), *(["preset"] if owner.presets else [])]
+        yield Problem(path, f"no such key; {_nearest(str(details['loc'][-1]), known, path)}", value)
     elif name == "literal_error":
-        yield Problem(here, _one_of(_quoted(context), value))
+        yield Problem(path, _one_of(_quoted(context["expected"]), value), value)
     elif limit:
-        yield Problem(here, f"must be {_LIMITS[limit]} {context[limit]}")
-    elif expected:
-        yield Problem(here, f"expected {expected}, got {_describe(value)}{_unquoted(path, value, expected)}")
+        yield Problem(path, f"must be {_LIMITS[limit]} {context[limit]}", value)
+    elif name.split("_")[0] in _EXPECTED:
+        expected, types_ = _EXPECTED[name.split("_")[0]]
+        yield Problem(path, f"expected {expected}, got {_describe(value)}{_remedy(path, value, types_)}", value)
     else:
-        yield Problem(here, details["msg"])
+        yield Problem(path, details["msg"], value)
 
 
-def _locate(kind: Any, data: Any, location: Sequence[str | int], missing: bool) -> tuple[str, Any]:
+def _locate(
+    annotation: Any, data: Any, location: Sequence[str | int], missing: bool
+) -> tuple[str, type[Config] | None]:
     """The dotted path of an error, without the union tags that pydantic puts in, and the config it is a key of."""
-    path, annotation, owner = "", kind, None
+    path, owner = "", None
     for depth, step in enumerate(location, start=1):
         is_key = isinstance(data, Mapping) and step in data
         is_missing_key = missing and depth == len(location)
-        is_index = isinstance(data, list) and isinstance(step, int)
+        is_index = isinstance(data, list | tuple) and isinstance(step, int)
         if is_key or is_missing_key or is_index:
             path, owner = _join(path, str(step)), _config_class(annotation, data)
-            annotation = typing.get_type_hints(owner, include_extras=True).get(str(step)) if owner else None
+            annotation = _child(annotation, data, step)
             data = data[step] if is_key or is_index else None
     return path, owner
 
 
-def _nearest(word: Any, known: Sequence[str], path: str) -> str:
-    close = difflib.get_close_matches(str(word), known, n=1)
+def _nearest(word: str, known: Sequence[str], path: str) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
     prefix = path.rpartition(".")[0]
     return f"did you mean {_join(prefix, close[0])}?" if close else f"known keys here are {', '.join(known)}"
 
 
-def _quoted(context: Mapping[str, Any]) -> list[str]:
-    """The words that pydantic lists in quotes."""
-    return re.findall(r"'([^']*)'", context.get("expected_tags") or context["expected"])
+def _quoted(text: str) -> list[str]:
+    """The words that pydantic lists in quotes, or else the list as it is."""
+    return re.findall(r"'([^']*)'", text) or [text]
 
 
-def _one_of(known: Sequence[str], word: Any = None) -> str:
+def _one_of(known: Sequence[str], word: Any) -> str:
     close = difflib.get_close_matches(str(word), known, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else ""
     return f"expected one of {', '.join(map(repr, known))}{hint}"
 
 
-def _unquoted(path: str, value: Any, expected: str) -> str:
-    """Where text holds what was expected, says how to write it."""
-    if isinstance(value, str) and expected != _EXPECTED["string"] and not isinstance(_toml_value(value), str):
+def _remedy(path: str, value: Any, expected: tuple[type, ...]) -> str:
+    """Where quotes are too many or too few, says how to write it."""
+    if isinstance(value, str) and type(_toml_value(value)) in expected:
         return f"; write {path} = {value}"
-    if expected == _EXPECTED["string"] and isinstance(value, int | float):
-        return f'; write {path} = "{value}"'
+    if str in expected and isinstance(value, int | float):
+        return f'; write {path} = "{_show(value)}"'
     return ""
 
 
 def _describe(value: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number with a point", str: "text", list: "a list"}
-    return "nothing" if value is None else names.get(type(value), "a table")
+    names = {bool: "true or false", int: "a whole number", float: "a number with a point", str: "text", dict: "a table"}
+    return "nothing" if value is None else names.get(type(value), f"a {type(value).__name__}")
 
 
 def _show(value: Any) -> str:
@@ -266,4 +346,4 @@ def _show(value: Any) -> str:
 
 
 def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    return f"{path}.{key}" if path and key else path or key

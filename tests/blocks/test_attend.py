@@ -78,6 +78,33 @@ def test_wrong_shapes_and_masks_are_named(function, change, message) -> None:
         function(inputs["query"], inputs["key"], inputs["value"], inputs["allowed"])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_takes_both_paths_to_the_same_place(dtype) -> None:
+    query, key, value = (40 * torch.randn(1, 2, 5, 64).to(dtype) for _ in range(3))
+    fused, (explicit, weights) = attend(query, key, value), attend_explicitly(query, key, value)
+    # entries of about 100 with 8 bits
+    torch.testing.assert_close(fused, explicit, rtol=2e-2, atol=1.0)
+    assert_same(weights.sum(-1), torch.ones(1, 2, 5))
+
+
+def test_scores_without_four_dimensions_are_named() -> None:
+    with pytest.raises(ValueError, match=r"scores should have shape \(batch, heads, queries, keys\), got \(2, 3, 5\)"):
+        weigh(torch.zeros(2, 3, 5), torch.zeros(2, 1, 5, 8))
+
+
+def test_a_mask_that_fits_only_in_part_is_named() -> None:
+    with pytest.raises(ValueError, match=r"broadcast to shape \(2, 3, 4, 5\), got \(2, 3\)"):
+        attend(torch.zeros(2, 3, 4, 8), torch.zeros(2, 3, 5, 8), torch.zeros(2, 3, 5, 8), torch.ones(2, 3).bool())
+    with pytest.raises(ValueError, match="allowed should be bool"):
+        weigh(torch.zeros(2, 1, 3, 5), torch.zeros(2, 1, 5, 8), torch.ones(1, 1, 3, 5))
+
+
+def test_very_low_scores_are_still_weighed() -> None:
+    scores = torch.tensor([[[[-1e12, -2e12, 0.0]]]])
+    weights = weigh(scores, torch.eye(3)[None, None], torch.tensor([True, True, False])[None, None, None])[1]
+    assert weights.flatten().tolist() == [1.0, 0.0, 0.0]
+
+
 def test_weigh_names_values_that_do_not_fit_the_scores() -> None:
     with pytest.raises(ValueError, match=r"value should have shape \(2, 1, 5, width\), got \(2, 1, 4, 8\)"):
         weigh(torch.zeros(2, 1, 3, 5), torch.zeros(2, 1, 4, 8))

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from helpers import assert_same
+from regard.blocks import masks
 from regard.blocks.attention import Cache, KeyValue, MultiHeadAttention
 from regard.blocks.positions import Rotary
 
@@ -55,7 +56,20 @@ def test_an_empty_cache_can_be_reordered() -> None:
     assert Cache().reorder(torch.tensor([0])) == Cache()
 
 
+def test_a_cache_makes_room_for_as_much_again() -> None:
+    cache = Cache()
+    cache.extend(KeyValue(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)))
+    assert cache.buffer is not None
+    assert cache.buffer.key_BHSK.size(2) == 6
+
+
+def test_no_bias_is_no_bias() -> None:
+    assert all("bias" not in name for name, _ in MultiHeadAttention(8, 2, bias=False).named_parameters())
+
+
 def test_wrong_widths_are_named() -> None:
+    with pytest.raises(ValueError, match="width 8 cannot be split among 0 heads"):
+        MultiHeadAttention(8, 0)
     with pytest.raises(ValueError, match="width 10 cannot be split among 4 heads"):
         MultiHeadAttention(10, 4)
     attention = MultiHeadAttention(8, 2, memory_width=6)
@@ -66,6 +80,44 @@ def test_wrong_widths_are_named() -> None:
 
 
 def test_looking_at_oneself_is_looking_at_a_memory_of_oneself() -> None:
-    attention = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
+    attention = MultiHeadAttention(8, 2).double()
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     assert torch.equal(attention(x), attention(x, x))
+
+
+def test_a_cache_and_rotary_positions_are_for_self_attention() -> None:
+    x = torch.randn(2, 3, 8)
+    with pytest.raises(ValueError, match="are for self-attention"):
+        MultiHeadAttention(8, 2, rotary=Rotary(4))(x, x)
+    with pytest.raises(ValueError, match="are for self-attention"):
+        MultiHeadAttention(8, 2)(x, x, cache=Cache())
+
+
+def test_a_cache_lets_gradients_through() -> None:
+    attention = MultiHeadAttention(8, 2).double()
+    x = torch.randn(2, 4, 8, dtype=torch.float64, requires_grad=True)
+    cache = Cache()
+    found = torch.cat([attention(piece, cache=cache) for piece in x.split(1, dim=1)], dim=1)
+    expected = attention(x, allowed=masks.causal(4, 4))
+    direction = torch.randn_like(expected)
+    assert_same(torch.autograd.grad(found, x, direction)[0], torch.autograd.grad(expected, x, direction)[0])
+
+
+def test_a_wrong_batch_is_named_and_leaves_the_cache_as_it_was() -> None:
+    cache = Cache()
+    cache.extend(KeyValue(torch.ones(3, 2, 1, 4), torch.ones(3, 2, 1, 4)))
+    with pytest.raises(ValueError, match=r"key should have shape \(3, 2, length, 4\), got \(1, 2, 1, 4\)"):
+        cache.extend(KeyValue(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4)))
+    assert cache.length == 1
+
+
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
+def test_empty_batches_and_sequences_are_no_error(batch, queries, keys) -> None:
+    found = MultiHeadAttention(8, 2)(torch.randn(batch, queries, 8), torch.randn(batch, keys, 8))
+    assert found.shape == (batch, queries, 8)
+    assert found.isfinite().all()
+
+
+def test_an_unknown_score_is_named() -> None:
+    with pytest.raises(ValueError, match="score should be one of 'dot', 'scaled_dot', got 'scaled'"):
+        MultiHeadAttention(8, 2, score="scaled")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import assert_same, padded_tokens, randomise
-from regard.blocks.attend import attend_explicitly
+from regard.blocks.attend import Attend, attend_explicitly
 from regard.blocks.attention import MultiHeadAttention
 from regard.blocks.capture import capture, intervene
 from regard.blocks.recurrent import AttentiveCell
@@ -141,8 +141,23 @@ def test_what_cannot_be_had_raises() -> None:
         maps["encoder.layers.0.attention"]
     with pytest.raises(KeyError, match=r"'decoder\.layers\.0\.cross' was not captured; captured were 'encoder"):
         maps["decoder.layers.0.cross"]
+    with pytest.raises(ValueError, match="heads should be numbers from 0"):
+        capture(model, heads=[1, 1]).__enter__()
+    for patterns in (["*", "nowhere"], "decoder.layers.0"):
+        with pytest.raises(ValueError, match="no attention matches"):
+            capture(model, patterns).__enter__()
+    with capture(model) as maps:
+        model.encode(SOURCE)
+    assert list(maps) == ["encoder.layers.0.attention", "encoder.layers.1.attention"]
+    assert len(maps) == 2
+    with capture(model, "encoder.*", rows=[5]) as maps:
+        model(SOURCE, TARGET)
+    with pytest.raises(IndexError, match="row 5 of"):
+        maps["encoder.layers.0.attention"]
     with capture(model, "encoder.*", rows=[1, 7]) as maps:
         model(SOURCE, TARGET)
+    assert "encoder.layers.0.attention" in maps
+    assert "decoder.layers.0.cross" not in maps
     with pytest.raises(IndexError, match="row 7 of .* was asked for, but there were 5 rows"):
         maps["encoder.layers.0.attention"]
     with (
@@ -224,10 +239,49 @@ def test_recurrent_attention_can_be_changed_too() -> None:
     plain.load_state_dict(cell.state_dict())
     with intervene(cell, drop_scaling="attention"):
         assert_same(cell(x, state)[0], plain(x, state)[0])
+    with intervene(cell.attention, drop_scaling=""):
+        assert_same(cell(x, state)[0], plain(x, state)[0])
+    assert not torch.allclose(cell(x, state)[0], plain(x, state)[0])
     with intervene(cell, drop_mask="attention"):
         assert (cell(x, state)[1].weights_BS > 0).all()
     with intervene(cell, drop_heads={"attention": [0]}):
         assert (cell(x, state)[0][:, 4:] == 0).all()
+
+
+def test_interventions_may_be_nested() -> None:
+    cell, state = make_cell(DotScore(4, 5, scaled=True))
+    x = torch.randn(2, 3, dtype=torch.float64)
+    with intervene(cell, drop_scaling="*"):
+        once = cell(x, state)[0]
+        with intervene(cell, drop_scaling="*"):
+            assert torch.equal(cell(x, state)[0], once)
+        assert torch.equal(cell(x, state)[0], once)
+    assert not torch.allclose(cell(x, state)[0], once)
+
+
+class TwoCores(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.near, self.far = Attend(), Attend()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.near(x, x, x, None, 1.0) + self.far(x, x, x, None, 2.0)
+
+
+def test_a_module_with_two_attentions_has_a_name_for_each() -> None:
+    model, x = TwoCores(), torch.randn(1, 2, 3, 4)
+    with capture(model) as maps:
+        model(x)
+    assert set(maps) == {"near", "far"}
+    with intervene(model, drop_heads={"*": [0, 1]}):
+        assert (model(x) == 0).all()
+
+
+def test_half_precision_is_captured_without_nan() -> None:
+    attention = MultiHeadAttention(64, 1, bias=False).bfloat16()
+    with capture(attention) as maps:
+        attention(100 * torch.randn(1, 3, 64, dtype=torch.bfloat16))
+    assert_same(maps[""].sum(-1), torch.ones(1, 1, 3))
 
 
 def test_impossible_interventions_raise() -> None:
@@ -239,11 +293,12 @@ def test_impossible_interventions_raise() -> None:
         intervene(model, drop_heads={"nowhere": [0]}).__enter__()
     with pytest.raises(ValueError, match=r"no positions matches 'x'; this model has 'encoder\.positions', 'decoder"):
         intervene(model, drop_positions="x").__enter__()
-    with (
-        pytest.raises(IndexError, match=r"heads should be numbers from 0 to 1, got \[2\]"),
-        intervene(model, drop_heads={"*": [2]}),
-    ):
-        model(SOURCE, TARGET)
+    for heads in ([2], [], [-1]):
+        with (
+            pytest.raises(IndexError, match="heads should be numbers from 0 to 1"),
+            intervene(model, drop_heads={"*": heads}),
+        ):
+            model(SOURCE, TARGET)
 
 
 def test_capture_inside_intervene_shows_what_was_changed() -> None:

@@ -42,6 +42,7 @@ def test_step_by_step_is_the_same_as_all_at_once() -> None:
     layer = randomise(GatedConvolution(4, 3, causal=True))
     x = torch.randn(2, 6, 4, dtype=torch.float64)
     past, found = layer.begin(2), []
+    assert past.dtype == x.dtype
     for token in x.split(1, dim=1):
         y, past = layer.step(token, past)
         found.append(y)
@@ -51,6 +52,11 @@ def test_step_by_step_is_the_same_as_all_at_once() -> None:
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
         GatedConvolution(4, 4, causal=False)
+    for use in (lambda layer: layer.begin(2), lambda layer: layer.step(torch.zeros(2, 1, 4), torch.zeros(2, 2, 4))):
+        with pytest.raises(ValueError, match="cannot go step by step"):
+            use(GatedConvolution(4, 3, causal=False))
+    with pytest.raises(ValueError, match=r"past should have shape \(batch, 2, 4\), got \(2, 5, 4\)"):
+        GatedConvolution(4, 3, causal=True).step(torch.zeros(2, 1, 4), torch.zeros(2, 5, 4))
     with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 4\), got \(2, 6, 5\)"):
         GatedConvolution(4, 3, causal=True)(torch.zeros(2, 6, 5))
     with pytest.raises(ValueError, match=r"is_padding should have shape \(2, 6\), got \(2, 5\)"):

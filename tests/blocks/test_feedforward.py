@@ -28,6 +28,11 @@ def test_positions_do_not_mix() -> None:
     assert_same(network(x[:, 1:2]), network(x)[:, 1:2])
 
 
+def test_an_unknown_activation_is_named() -> None:
+    with pytest.raises(ValueError, match="activation should be one of 'relu', 'gelu', got 'rleu'"):
+        FeedForward(4, 7, "rleu")  # type: ignore[arg-type]
+
+
 def test_wrong_widths_are_named() -> None:
     with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 4\), got \(2, 3, 5\)"):
         FeedForward(4, 7)(torch.zeros(2, 3, 5))

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from helpers import assert_same, randomise
 from regard.blocks import masks
@@ -22,6 +23,27 @@ def test_token_by_token_with_a_cache_is_the_same_as_all_at_once(placement, rotar
         decoded = torch.cat([decoder(token, remembered, cache=caches[1]) for token in x.split(1, dim=1)], dim=1)
         assert_same(encoded, encoder(x, causal))
         assert_same(decoded, decoder(x, memory, causal))
+
+
+def test_rotary_positions_reach_self_attention() -> None:
+    for kind in (EncoderLayer, DecoderLayer):
+        turned, plain = (kind(8, 2, 12, lambda: LayerNorm(8), rotary=rotary) for rotary in (True, False))
+        plain.load_state_dict(turned.state_dict())
+        inputs = [torch.randn(2, 5, 8)] * (2 if kind is DecoderLayer else 1)
+        assert not torch.allclose(turned(*inputs), plain(*inputs))
+
+
+def test_dropout_falls_on_every_sublayer() -> None:
+    for kind, count in ((EncoderLayer, 2), (DecoderLayer, 3)):
+        layer = kind(8, 2, 12, lambda: LayerNorm(8), dropout=0.25)
+        assert [m.p for m in layer.modules() if isinstance(m, nn.Dropout)] == [0.25] * count
+
+
+def test_without_being_told_otherwise_a_layer_is_the_paper_s() -> None:
+    layers = (EncoderLayer(8, 2, 12, lambda: LayerNorm(8)), DecoderLayer(8, 2, 12, lambda: LayerNorm(8)))
+    for layer in layers:
+        assert layer.feedforward_residual.placement == "post"
+        assert layer.feedforward.activation is nn.functional.relu
 
 
 def test_every_layer_may_have_a_norm_of_its_own() -> None:

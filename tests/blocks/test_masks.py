@@ -27,6 +27,11 @@ def test_window_reaches_left_and_right() -> None:
     assert window(3, 3, left=0, right=1)[0, 0].int().tolist() == [[1, 1, 0], [0, 1, 1], [0, 0, 1]]
 
 
+def test_masks_are_made_on_the_device_asked_for() -> None:
+    device = torch.device("meta")
+    assert causal(2, 3, device).device == window(2, 3, 1, 1, device).device == device
+
+
 def test_masks_combine_with_and() -> None:
     both = padding(torch.tensor([[False, False, True]])) & causal(3, 3)
     assert both.shape == (1, 1, 3, 3)
@@ -36,6 +41,12 @@ def test_masks_combine_with_and() -> None:
 def test_wrong_masks_are_named() -> None:
     with pytest.raises(ValueError, match=r"bool of shape \(batch, length\), got torch.int64 of shape \(2,\)"):
         padding(torch.tensor([3, 2]))
+    with pytest.raises(ValueError, match=r"bool of shape \(batch, length\), got torch.int64 of shape \(1, 2\)"):
+        padding(torch.tensor([[3, 2]]))
+    with pytest.raises(ValueError, match=r"got torch.bool of shape \(2,\)"):
+        padding(torch.tensor([True, False]))
+    with pytest.raises(ValueError, match="got left 0 and right -1"):
+        window(3, 3, left=0, right=-1)
     with pytest.raises(ValueError, match="4 queries over 3 keys"):
         causal(4, 3)
     with pytest.raises(ValueError, match="got left -1 and right 0"):

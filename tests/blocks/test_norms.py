@@ -42,9 +42,44 @@ def test_batch_norm_in_use_takes_the_averages_of_training() -> None:
     assert_same(norm(x[:1, 1:2], 1), norm(x[:1])[:, 1:2])
 
 
+def test_the_averages_move_by_a_tenth_and_are_kept() -> None:
+    norm = BatchNorm(6, context=10)
+    assert_same(norm.eval()(torch.ones(1, 3, 6)), torch.ones(1, 3, 6))
+    x = 3 + torch.randn(4, 3, 6, requires_grad=True)
+    norm.train()(x).sum().backward()
+    assert_same(norm.running_mean[:3], 0.1 * x.mean(0))
+    assert_same(norm.running_variance[:3], 0.9 + 0.1 * x.var(0, unbiased=False))
+    assert (norm.running_mean[3:] == 0).all()
+    assert not norm.running_mean.requires_grad
+    assert {"running_mean", "running_variance"} < set(norm.state_dict())
+
+
 def test_batch_norm_has_no_averages_beyond_its_context() -> None:
     with pytest.raises(ValueError, match="11 tokens exceed the context of 10"):
+        make_norm("batch", 6, context=10)(torch.zeros(1, 1, 6), 10)
+    with pytest.raises(ValueError, match="11 tokens exceed the context of 10"):
         BatchNorm(6, context=10)(torch.zeros(1, 11, 6))
+
+
+def test_an_empty_batch_leaves_the_averages_of_batch_norm_alone() -> None:
+    norm = BatchNorm(6, context=10)
+    assert norm(torch.zeros(0, 3, 6)).shape == (0, 3, 6)
+    assert (norm.running_mean == 0).all()
+    assert (norm.running_variance == 1).all()
+
+
+def test_batch_norm_takes_half_precision() -> None:
+    norm = BatchNorm(6, context=10)
+    norm(torch.randn(4, 3, 6, dtype=torch.bfloat16))
+    assert norm.running_mean.isfinite().all()
+    assert norm.running_mean.dtype == torch.float32
+
+
+def test_unknown_kinds_are_named() -> None:
+    with pytest.raises(ValueError, match="norm should be one of 'layer', 'batch', got 'lyer'"):
+        make_norm("lyer", 6, 10)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="placement should be one of 'pre', 'post', got 'prae'"):
+        Residual(LayerNorm(6), "prae")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["layer", "batch"])
@@ -79,3 +114,12 @@ def test_dropout_falls_on_the_sublayer_and_not_on_x() -> None:
         added.norm.bias.fill_(1.0)
     assert set(added(x, nn.Identity()).unique().tolist()) == {1.0, 3.0}
     assert set(added.eval()(x, nn.Identity()).unique().tolist()) == {2.0}
+
+
+def test_after_the_sum_dropout_still_falls_on_the_sublayer_only() -> None:
+    class Doubling(nn.Module):
+        def forward(self, x: torch.Tensor, _start: int) -> torch.Tensor:
+            return 2 * x
+
+    doubled = Residual(Doubling(), "post", dropout=0.5)(torch.ones(1, 100, 6), nn.Identity())
+    assert set(doubled.unique().tolist()) == {2.0, 6.0}

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import nn
 
 from helpers import assert_same, randomise
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
@@ -26,6 +27,26 @@ def test_padding_changes_nothing(cell, bidirectional, layers) -> None:
 
 
 @CELLS
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_final_state_is_the_top_layer_s_last(cell, layers) -> None:
+    encoder = randomise(RecurrentEncoder(cell, 3, 4, layers=layers))
+    memory, final = encoder(torch.randn(3, 6, 3, dtype=torch.float64), IS_PADDING)
+    for row, length in enumerate(LENGTHS):
+        assert torch.equal(final[row], memory[row, length - 1])
+
+
+def test_cells_are_what_they_say_and_dropout_falls_between_layers() -> None:
+    for cell, kernel in (("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)):
+        encoder = RecurrentEncoder(cell, 3, 4, layers=2, dropout=0.25)
+        decoder = AttentiveCell(cell, 3, 4, memory_width=5, attention=None, layers=2, dropout=0.25)
+        for block in (encoder, decoder):
+            assert isinstance(block.kernel, kernel)
+            assert block.kernel.dropout == 0.25
+    assert RecurrentEncoder("gru", 3, 4, dropout=0.25).kernel.dropout == 0
+    assert RecurrentEncoder("gru", 3, 4, layers=2).kernel.dropout == 0
+
+
+@CELLS
 def test_the_second_direction_reads_backwards(cell) -> None:
     both = randomise(RecurrentEncoder(cell, 3, 4, bidirectional=True))
     forwards, backwards = RecurrentEncoder(cell, 3, 4).double(), RecurrentEncoder(cell, 3, 4).double()
@@ -44,6 +65,20 @@ def test_an_empty_sentence_is_named() -> None:
     is_padding[1] = True
     with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
         RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), is_padding)
+
+
+def test_padding_before_a_word_is_named() -> None:
+    with pytest.raises(ValueError, match="padding should come after the words"):
+        RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), IS_PADDING.flip(1))
+    with pytest.raises(ValueError, match="is_padding should be bool"):
+        RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), IS_PADDING.int())
+
+
+def test_an_unknown_cell_is_named() -> None:
+    with pytest.raises(ValueError, match="cell should be one of 'rnn', 'gru', 'lstm', got 'gruu'"):
+        RecurrentEncoder("gruu", 3, 4)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cell should be one of"):
+        AttentiveCell("gruu", 3, 4, memory_width=5, attention=None)  # type: ignore[arg-type]
 
 
 def make_cell(cell: str, attention: str, layers: int) -> AttentiveCell:
@@ -73,6 +108,14 @@ def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell,
         _, alone = decoder(x[one, 0], alone)
         out, _ = decoder(x[one, 1], alone)
         assert_same(moved[row], out[0])
+
+
+def test_the_query_is_the_top_layer_s_state() -> None:
+    decoder = make_cell("gru", "additive", 2)
+    state = decoder.start(torch.randn(3, 6, 5).double(), torch.randn(3, 5).double(), IS_PADDING)
+    assert decoder.attention is not None
+    expected = decoder.attention(state.hidden[0][1][:, None], state.memory, state.weights_BS)[1]
+    assert_same(decoder(torch.randn(3, 3).double(), state)[1].weights_BS, expected)
 
 
 @CELLS

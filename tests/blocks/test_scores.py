@@ -39,9 +39,10 @@ def test_many_queries_at_once_are_the_same_as_one_by_one() -> None:
         attention = randomise(ScoredAttention(MAKERS[name]()))
         memory = attention.remember(torch.randn(2, 6, 5, dtype=torch.float64), torch.zeros(2, 6, dtype=torch.bool))
         queries, begin = torch.randn(2, 4, 3, dtype=torch.float64), attention.begin(memory)
-        together = attention(queries, memory, begin)[0]
-        one_by_one = [attention(query, memory, begin)[0] for query in queries.split(1, dim=1)]
-        assert_same(together, torch.cat(one_by_one, dim=1))
+        together, weights = attention(queries, memory, begin)
+        one_by_one = [attention(query, memory, begin) for query in queries.split(1, dim=1)]
+        assert_same(together, torch.cat([context for context, _ in one_by_one], dim=1))
+        assert_same(weights, one_by_one[-1][1])
 
 
 def test_location_aware_attention_goes_where_it_is_told_by_where_it_was() -> None:
@@ -62,14 +63,25 @@ def test_location_aware_attention_goes_where_it_is_told_by_where_it_was() -> Non
         assert weights[0, step] > 0.999
 
 
+def test_the_parameters_are_those_of_the_equations() -> None:
+    assert set(dict(AdditiveScore(3, 5, 4).named_parameters())) == {"query.weight", "key.weight", "energy.weight"}
+    score = LocationAwareScore(3, 5, 4)
+    assert set(dict(score.named_parameters())) == {
+        "query.weight", "query.bias", "key.weight", "filters.weight", "location.weight", "energy.weight",
+    }  # fmt: skip
+    assert score.filters.weight.shape == (10, 1, 31)
+
+
 def test_wrong_shapes_are_named() -> None:
     attention = ScoredAttention(MAKERS["location-aware"]())
     memory = attention.remember(torch.randn(2, 6, 5), torch.zeros(2, 6, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"query should have shape \(batch, 1, width\), got \(2, 4, 3\)"):
         attention(torch.randn(2, 4, 3), memory, attention.begin(memory))
-    with pytest.raises(ValueError, match=r"query should have shape \(2, length, width\), got \(3, 1, 3\)"):
+    with pytest.raises(ValueError, match=r"query should have shape \(2, length, 3\), got \(3, 1, 3\)"):
         attention(torch.randn(3, 1, 3), memory, attention.begin(memory))
-    with pytest.raises(ValueError, match=r"memory should have shape \(2, 5, width\), got \(2, 6, 5\)"):
+    with pytest.raises(ValueError, match=r"memory should have shape \(2, 5, 5\), got \(2, 6, 5\)"):
         attention.remember(torch.randn(2, 6, 5), torch.zeros(2, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"previous should have shape \(2, 6\), got \(1, 6\)"):
+        attention(torch.randn(2, 1, 3), memory, attention.begin(memory)[:1])
     with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
         LocationAwareScore(3, 5, 4, kernel=4)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,15 @@ def test_help_lists_the_verbs_and_each_verb_has_examples() -> None:
         assert f"regard {verb} " in regard(verb, "--help").stdout.partition("Examples:")[2]
 
 
+def test_help_is_what_one_gets_without_a_verb() -> None:
+    help_text = regard("--help").stdout
+    assert "Start with: regard recipes" in help_text
+    assert "completion" not in help_text
+    assert regard("-h").stdout == help_text
+    without = regard()
+    assert help_text in (without.stdout, without.stderr)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["describe", "--help"], ["recipes"]])
 def test_quick_answers_do_not_wait_for_torch(arguments) -> None:
     code = (
@@ -42,11 +52,11 @@ def test_quick_answers_do_not_wait_for_torch(arguments) -> None:
 
 def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     assert "translate/transformer  The Transformer of" in regard("recipes").stdout
-    assert "translate/transformer" in json.loads(regard("recipes", "--json").stdout)
+    assert json.loads(regard("recipes", "--json").stdout)["translate/transformer"].startswith("The Transformer of")
     shown = regard("recipes", "translate/transformer").stdout
     assert 'kind = "transformer"' in shown
     result = regard("recipes", "translate/transformer", "-o", "mine.toml", directory=tmp_path)
-    assert result.returncode == 0
+    assert result.stdout == "mine.toml: a copy of translate/transformer; try: regard describe mine.toml\n"
     assert (tmp_path / "mine.toml").read_text("utf-8") == shown
     assert regard("describe", "mine.toml", directory=tmp_path).returncode == 0
 
@@ -67,9 +77,36 @@ def test_describe_counts_parameters_and_names_attentions() -> None:
     assert description["config"]["norm_placement"] == "post"
     assert "decoder.layers.5.cross" in description["attention"]
     assert description["positions"] == ["encoder.positions", "decoder.positions"]
-    table = regard("describe", "translate/transformer", "model.positions=none").stdout
-    assert "decoder.layers.*.cross.query" in table
-    assert table.rstrip().endswith("positions  none")
+    assert description["parts"][0] == {
+        "path": "target_embedding", "shapes": [[37000, 512]], "parameters": 37000 * 512,
+    }  # fmt: skip
+
+
+def test_describe_shows_a_table_with_layers_of_one_make_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "[model]\nvocab_size = 10\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
+        "positions = 'none'\nnorm_placement = 'post'\n"
+    )
+    lines = [line.split() for line in regard("describe", "mine.toml", directory=tmp_path).stdout.splitlines()]
+    assert lines[0] == ["transformer"]
+    assert lines[1] == ["part", "shapes", "times", "parameters"]
+    assert lines[2] == ["target_embedding", "10×4", "40"]
+    assert ["encoder.layers.*.attention.query", "4×4,", "4", "2", "40"] in lines
+    assert ["decoder.layers.*.feedforward.inner", "6×4,", "6", "30"] in lines
+    encoder_layer, decoder_layer = 4 * 20 + 30 + 28 + 2 * 8, 8 * 20 + 30 + 28 + 3 * 8
+    assert ["all", str(40 + 2 * encoder_layer + decoder_layer)] in lines
+    words = [word for line in lines for word in line]
+    at = words.index("attention")
+    assert words[at + 1 : at + 4] == [
+        "encoder.layers.*.attention,", "decoder.layers.*.attention,", "decoder.layers.*.cross",
+    ]  # fmt: skip
+    assert words[at + 4 :] == ["positions", "none"]
+
+
+def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
+    overrides = ["model.width=100000", "model.vocab_size=1000000000", "model.ff_width=1000000"]
+    result = regard("describe", "translate/transformer", *overrides, "--json")
+    assert json.loads(result.stdout)["parameters"] > 10**14
 
 
 @pytest.mark.parametrize(
@@ -83,6 +120,8 @@ def test_describe_counts_parameters_and_names_attentions() -> None:
         ),
         (["describe", "translate/transformer", "model.width"], "cannot read the override 'model.width'"),
         (["recipes", "-o", "x.toml"], "which recipe is to be copied to x.toml?"),
+        (["recipes", "translate/transformer", "-o", "no/such/folder.toml"], "No such file or directory"),
+        (["recipes", "translate/transformer", "--json"], "--json goes with the list of all recipes"),
     ],
 )
 def test_mistakes_are_told_in_words(arguments, message) -> None:
@@ -95,8 +134,10 @@ def test_mistakes_are_told_in_words(arguments, message) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    result = subprocess.run(
-        f"{sys.executable} -m regard recipes translate/transformer | head -c 1 >/dev/null",
-        shell=True, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "regard", "recipes", "translate/transformer"]
+    result = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
     assert result.stderr == ""
+    assert result.returncode == 1

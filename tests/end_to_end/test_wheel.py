@@ -1,5 +1,6 @@
 """The wheel, installed into an empty environment with what it says it needs and nothing else, works there."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -61,7 +62,12 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(environment: Path, *command: str) -> str:
     program, *arguments = command
     result = subprocess.run(
-        [environment / "bin" / program, *arguments], capture_output=True, text=True, cwd=environment, check=False
+        [environment / "bin" / program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=environment,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -4,9 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from helpers import assert_same, padded_tokens, randomise, seeds, sizes
+from regard.blocks.norms import BatchNorm, LayerNorm
 from regard.config import ConfigError
+from regard.models.interface import Autoregressive, State
 from regard.models.transformer import Transformer, TransformerConfig
 
 SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 1}
@@ -77,9 +80,23 @@ def test_one_state_can_go_on_twice_by_reorder() -> None:
     with torch.no_grad():
         _, state = model.step(torch.tensor([1, 2]), model.start(source))
         copy = state.reorder(everybody)
-        one, _ = model.step(torch.tensor([3, 4]), state)
-        other, _ = model.step(torch.tensor([3, 4]), copy)
-    assert torch.equal(one, other)
+        for second, branch in ((3, state), (4, copy)):
+            _, branch = model.step(torch.tensor([second, 5]), branch)
+            logits, _ = model.step(torch.tensor([6, 7]), branch)
+            given = torch.tensor([[1, second, 6], [2, 5, 7]])
+            assert_same(logits, model(source, given)[:, -1])
+
+
+def test_a_copy_is_not_written_over() -> None:
+    model, source = make(), padded_tokens([4, 2])
+    with torch.no_grad():
+        _, state = model.step(torch.tensor([1, 2]), model.start(source))
+        copy = state.reorder(torch.arange(2))
+        model.step(torch.tensor([3, 4]), state)
+        logits, copy = model.step(torch.tensor([5, 6]), copy)
+        model.step(torch.tensor([7, 8]), state)
+        logits, _ = model.step(torch.tensor([9, 10]), copy)
+    assert_same(logits, model(source, torch.tensor([[1, 5, 9], [2, 6, 10]]))[:, -1])
 
 
 @variants
@@ -131,6 +148,60 @@ def test_parameters_of_the_small_presets() -> None:
     assert parameters(name="small", vocab_size=37_000) == closed_form(37_000, 256, 1024, 3, last_norms=2) == 15_002_624
 
 
+def test_defaults_and_presets() -> None:
+    default = TransformerConfig(vocab_size=9)
+    shape = (default.width, default.heads, default.ff_width, default.encoder_layers, default.decoder_layers)
+    assert shape == (256, 4, 1024, 3, 3)
+    assert (default.context, default.activation, default.dropout) == (1024, "relu", 0.1)
+    heads = {name: TransformerConfig.preset(name, vocab_size=9).heads for name in TransformerConfig.presets}
+    assert heads == {"tiny": 4, "small": 4, "base": 8, "big": 16}
+    assert TransformerConfig.preset("big", vocab_size=9).dropout == 0.3
+
+
+def test_the_config_reaches_every_part() -> None:
+    model = TransformerConfig(**SHAPE, dropout=0.25, norm="batch", tied=False).build()
+    # two for the embeddings, two a layer of the encoder, three a layer of the decoder
+    assert [m.p for m in model.modules() if isinstance(m, nn.Dropout)] == [0.25] * (2 + 2 * 2 + 3)
+    norms = [type(m).__name__ for m in model.modules() if isinstance(m, LayerNorm | BatchNorm)]
+    assert norms == ["BatchNorm"] * (2 * 2 + 3 + 2)
+    assert model.output is not None
+    assert model.output.bias is None
+
+
+def test_fresh_weights() -> None:
+    model = TransformerConfig.preset("small", vocab_size=500, positions="learned").build()
+    assert model.target_embedding.weight.std().item() == pytest.approx(256**-0.5, rel=0.02)
+    assert model.encoder.positions.encoding.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    inner = model.decoder.layers[0].feedforward.inner
+    assert inner.weight.abs().max().item() == pytest.approx((6 / (256 + 1024)) ** 0.5, rel=0.001)
+    assert (inner.bias == 0).all()
+
+
+def test_several_tokens_may_go_into_the_caches_at_once() -> None:
+    model, source = make(), padded_tokens([4, 2])
+    target = torch.randint(1, 11, (2, 5))
+    with torch.no_grad():
+        state = model.start(source)
+        for piece in target.split([2, 3], dim=1):
+            x = model.decoder(model.target_embedding(piece), state.memories, state.memory_allowed, state.caches)
+        assert_same(model.logits(x), model(source, target)[:, 2:])
+        with pytest.raises(ValueError, match="zip"):
+            model.decoder(model.target_embedding(piece), state.memories, state.memory_allowed, [None, None])
+
+
+def test_a_model_without_memory_runs_too() -> None:
+    with torch.device("meta"):
+        model = TransformerConfig(**SHAPE, positions="learned").build()
+        logits = model(torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, 4, dtype=torch.long))
+    assert logits.shape == (2, 4, 11)
+    assert logits.device.type == "meta"
+
+
+def test_it_is_what_decoding_asks_for() -> None:
+    assert isinstance(make(), Autoregressive)
+    assert isinstance(make().start(padded_tokens([2])), State)
+
+
 def test_encoder_and_decoder_may_differ_in_depth() -> None:
     model = TransformerConfig(**{**SHAPE, "encoder_layers": 4, "decoder_layers": 2}).build()
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (4, 2)
@@ -158,10 +229,24 @@ def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
     ("changes", "message"),
     [
         ({"width": 10, "heads": 4}, "width = 10: not divisible by heads = 4; choose 8 or 12"),
+        ({"width": 9, "heads": 3, "positions": "fourier"}, "width = 9: fourier positions come in pairs"),
+        ({"width": 9, "heads": 3, "positions": "sinusoidal_split"}, "sinusoidal_split positions come in pairs"),
+        ({"position_merge": "concatenate", "positions": "fourier"}, "tied = true: with positions set beside"),
+        ({"position_merge": "concatenate", "tied": False, "positions": "rotary"}, "'rotary' has nothing to set beside"),
+        ({"pad_id": -1}, "pad_id = -1: must be at least 0"),
         ({"width": 2, "heads": 4}, "width = 2: not divisible by heads = 4; choose 4"),
-        ({"width": 6, "heads": 2, "positions": "rotary"}, "turns pairs, but width / heads = 3 is odd"),
-        ({"position_merge": "concatenate"}, "tied = true: embeddings are half as wide as the model"),
-        ({"position_merge": "concatenate", "tied": False, "positions": "none"}, "there is nothing to set beside"),
+        (
+            {"width": 6, "heads": 2, "positions": "rotary"},
+            'positions = "rotary": turn pairs, but width / heads = 3 is odd',
+        ),
+        (
+            {"position_merge": "concatenate"},
+            "tied = true: with positions set beside, embeddings are half as wide as the model",
+        ),
+        (
+            {"position_merge": "concatenate", "tied": False, "positions": "none"},
+            "positions = 'none' has nothing to set beside",
+        ),
         (
             {"position_merge": "concatenate", "tied": False, "width": 10},
             "width = 10: a half for positions needs a multiple",
@@ -175,6 +260,12 @@ def test_impossible_combinations_are_named(changes, message) -> None:
     with pytest.raises(ConfigError) as error:
         TransformerConfig(**{**SHAPE, **changes})
     assert message in str(error.value)
+
+
+def test_one_mistake_is_one_problem() -> None:
+    with pytest.raises(ConfigError) as error:
+        TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "positions": "rotary"})
+    assert len(error.value.problems) == 1
 
 
 def test_several_impossible_combinations_are_named_together() -> None:

@@ -5,7 +5,7 @@ Names end in their shape, one letter a dimension, the same letters in the whole 
     B batch            H heads               V vocabulary
     T query length     K head width          P patches
     S key length       D width               M width of the memory, where it is not D
-    L layers           F feed-forward width  E width of what is fed in, where it is not D
+    L layers           F feed-forward width  E any other width
                                              A width in which additive scores are formed
                                              C channels of a convolution
 

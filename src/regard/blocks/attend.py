@@ -16,27 +16,31 @@ from regard.blocks.shapes import expect
 
 
 def attend(
-    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, allowed: Tensor | None = None, scale: float | None = None
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """What each query finds, by the fused kernel. `scale` is 1/√K unless given. The values' width may differ from K."""
-    check_attend(query_BHTK, key_BHSK, value_BHSK, allowed)
-    return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, attn_mask=allowed, scale=scale)
+    """What each query finds, by the fused kernel. `scale` is 1/√K unless given."""
+    check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
+    return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=allowed, scale=scale)
 
 
 def attend_explicitly(
-    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, allowed: Tensor | None = None, scale: float | None = None
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same as `attend`, step by step, and the weights with it."""
-    check_attend(query_BHTK, key_BHSK, value_BHSK, allowed)
-    scale = query_BHTK.size(-1) ** -0.5 if scale is None else scale
+    check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
+    dtype, scale = query_BHTK.dtype, query_BHTK.size(-1) ** -0.5 if scale is None else scale
+    if dtype in (torch.float16, torch.bfloat16):  # like the fused kernel, which sums in float32
+        query_BHTK, key_BHSK, value_BHSE = query_BHTK.float(), key_BHSK.float(), value_BHSE.float()
     scores_BHTS = query_BHTK @ key_BHSK.mT * scale
-    return weigh(scores_BHTS, value_BHSK, allowed)
+    found_BHTE, weights_BHTS = weigh(scores_BHTS, value_BHSE, allowed)
+    return found_BHTE.to(dtype), weights_BHTS
 
 
-def weigh(scores_BHTS: Tensor, value_BHSK: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def weigh(scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Softmax of the scores over what may be seen, the sum of the values by these weights, and the weights."""
+    expect("scores", scores_BHTS, "batch", "heads", "queries", "keys")
     batch, heads, queries, keys = scores_BHTS.shape
-    expect("value", value_BHSK, batch, heads, keys, "width")
+    expect("value", value_BHSE, batch, heads, keys, "width")
     check_allowed(allowed, (batch, heads, queries, keys))
     if allowed is None:
         weights_BHTS = scores_BHTS.softmax(-1)
@@ -44,16 +48,16 @@ def weigh(scores_BHTS: Tensor, value_BHSK: Tensor, allowed: Tensor | None = None
         # the lowest finite number, not -inf: in a row that sees nothing, softmax of -inf is NaN, and so is its gradient
         lowest = torch.finfo(scores_BHTS.dtype).min
         weights_BHTS = scores_BHTS.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0.0)
-    return weights_BHTS @ value_BHSK, weights_BHTS
+    return weights_BHTS @ value_BHSE, weights_BHTS
 
 
-def check_attend(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, allowed: Tensor | None) -> None:
+def check_attend(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None) -> None:
     """Raises `ValueError` where shapes do not fit together."""
     expect("query", query_BHTK, "batch", "heads", "queries", "width")
     batch, heads, queries, width = query_BHTK.shape
     expect("key", key_BHSK, batch, heads, "keys", width)
     keys = key_BHSK.size(2)
-    expect("value", value_BHSK, batch, heads, keys, "width")
+    expect("value", value_BHSE, batch, heads, keys, "width")
     check_allowed(allowed, (batch, heads, queries, keys))
 
 
@@ -71,15 +75,15 @@ class Attend(nn.Module):
     """`attend` as a module, so that hooks can see and change what goes in and comes out."""
 
     def forward(
-        self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, allowed: Tensor | None, scale: float
+        self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float, /
     ) -> Tensor:
         """What each query finds."""
-        return attend(query_BHTK, key_BHSK, value_BHSK, allowed, scale)
+        return attend(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
 
 
 class Weigh(nn.Module):
     """`weigh` as a module, so that hooks can see and change what goes in and comes out."""
 
-    def forward(self, scores_BHTS: Tensor, value_BHSK: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None, /) -> tuple[Tensor, Tensor]:
         """What each query finds, and the weights."""
-        return weigh(scores_BHTS, value_BHSK, allowed)
+        return weigh(scores_BHTS, value_BHSE, allowed)

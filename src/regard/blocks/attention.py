@@ -5,13 +5,16 @@ MultiHead(x, memory) = Concat(head_1, ..., head_H) W_O,  head_i = Attention(x W_
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+import torch
 from torch import Tensor, nn
 
 from regard.blocks.attend import Attend
 from regard.blocks.positions import Rotary
-from regard.blocks.shapes import expect
+from regard.blocks.shapes import expect, expect_one_of
+
+Score = Literal["dot", "scaled_dot"]
 
 
 class KeyValue(NamedTuple):
@@ -34,20 +37,24 @@ class Cache:
 
     def extend(self, new: KeyValue) -> KeyValue:
         """Appends `new` and returns all keys and values so far."""
-        stop = self.length + new.key_BHSK.size(2)
-        if self.buffer is None or stop > self.buffer.key_BHSK.size(2):
-            self.buffer = KeyValue(*(self._room(i, x_BHTK, 2 * stop) for i, x_BHTK in enumerate(new)))
-        for buffer_BHSK, x_BHTK in zip(self.buffer, new, strict=True):
-            buffer_BHSK[:, :, self.length : stop] = x_BHTK
-        self.length = stop
-        return KeyValue(*(buffer_BHSK[:, :, :stop] for buffer_BHSK in self.buffer))
+        start, stop = self.length, self.length + new.key_BHSK.size(2)
+        buffer = self.buffer or KeyValue(*(x_BHTK[:, :, :0] for x_BHTK in new))
+        batch, heads, capacity, width = buffer.key_BHSK.shape
+        expect("key", new.key_BHSK, batch, heads, "length", width)
+        has_gradient = new.key_BHSK.requires_grad
+        if has_gradient or stop > capacity:
+            # what has a gradient may not be written over, so that there is no use in leaving room after it
+            room = 0 if has_gradient else stop
+            buffer = KeyValue(*(self._append(old, x, room) for old, x in zip(buffer, new, strict=True)))
+        else:
+            for old_BHSK, x_BHTK in zip(buffer, new, strict=True):
+                old_BHSK[:, :, start:stop] = x_BHTK
+        self.length, self.buffer = stop, buffer
+        return KeyValue(*(x_BHSK[:, :, :stop] for x_BHSK in buffer))
 
-    def _room(self, which: int, like_BHTK: Tensor, capacity: int) -> Tensor:
-        batch, heads, _, width = like_BHTK.shape
-        room_BHSK = like_BHTK.new_empty(batch, heads, capacity, width)
-        if self.buffer is not None:
-            room_BHSK[:, :, : self.length] = self.buffer[which][:, :, : self.length]
-        return room_BHSK
+    def _append(self, old_BHSK: Tensor, x_BHTK: Tensor, room: int) -> Tensor:
+        batch, heads, _, width = x_BHTK.shape
+        return torch.cat((old_BHSK[:, :, : self.length], x_BHTK, x_BHTK.new_empty(batch, heads, room, width)), dim=2)
 
     def reorder(self, index_B: Tensor) -> "Cache":
         """The cache of the sentences that `index_B` names."""
@@ -70,19 +77,20 @@ class MultiHeadAttention(nn.Module):
         *,
         memory_width: int | None = None,
         out_width: int | None = None,
-        score: Literal["dot", "scaled_dot"] = "scaled_dot",
+        score: Score = "scaled_dot",
         bias: bool = True,
         rotary: Rotary | None = None,
     ) -> None:
         super().__init__()
         if heads < 1 or width % heads:
             raise ValueError(f"width {width} cannot be split among {heads} heads; choose a multiple of the heads")
-        memory_width = memory_width or width
+        expect_one_of("score", score, get_args(Score))
+        memory_width = width if memory_width is None else memory_width
         self.width, self.memory_width, self.heads = width, memory_width, heads
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(memory_width, width, bias=bias)
         self.value = nn.Linear(memory_width, width, bias=bias)
-        self.out = nn.Linear(width, out_width or width, bias=bias)
+        self.out = nn.Linear(width, width if out_width is None else out_width, bias=bias)
         self.rotary = rotary
         self.scale = 1.0 if score == "dot" else (width // heads) ** -0.5
         self.attend = Attend()
@@ -99,6 +107,8 @@ class MultiHeadAttention(nn.Module):
         With a cache, x continues the tokens in it: x looks at them, too, and is added to them.
         """
         expect("x", x_BTD, "batch", "length", self.width)
+        if memory is not None and (cache is not None or self.rotary is not None):
+            raise ValueError("a cache and rotary positions are for self-attention; a memory needs neither")
         start = cache.length if cache else 0
         query_BHTK = self._split(self.query(x_BTD))
         if self.rotary is not None:
@@ -121,4 +131,4 @@ class MultiHeadAttention(nn.Module):
         return KeyValue(key_BHSK, self._split(self.value(memory_BSM)))
 
     def _split(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.view(*x_BTD.shape[:2], self.heads, -1).transpose(1, 2)
+        return x_BTD.view(*x_BTD.shape[:2], self.heads, self.width // self.heads).transpose(1, 2)

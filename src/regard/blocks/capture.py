@@ -1,14 +1,16 @@
 """See and change what attention does, from outside: `capture` and `intervene`.
 
 Both are hooks on the attention cores (`Attend`, `Weigh`) and on positions; a model knows nothing of them. Attention
-modules are named by their path in the model, such as `decoder.layers.3.cross`; a `*` in a pattern stands for any text.
+modules are named by their path in the model, such as `decoder.layers.3.cross`; patterns are like those of file names:
+`*` stands for any text.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ from torch.nn import functional as F
 
 from regard.blocks.attend import Attend, Weigh, attend_explicitly
 from regard.blocks.positions import Positions, Rotary
-from regard.blocks.scores import DotScore
+from regard.blocks.scores import DotScore, ScoredAttention
 
 Patterns = str | Sequence[str]
 
@@ -25,7 +27,8 @@ class Maps(Mapping[str, Tensor]):
     """Captured weights by module path, each of shape (batch, heads, rows, keys).
 
     Calls of a module one after the other, as in recurrent or cached decoding, are rows one after the other; rows with
-    fewer keys end in zeros.
+    fewer keys end in zeros. Rows belong to the sentences as they stood in the batch at that call: where a search moves
+    sentences about, capture a second run, with the text that it found.
     """
 
     def __init__(self, paths: Sequence[str], heads: Sequence[int] | None, rows: Sequence[int] | None) -> None:
@@ -50,6 +53,9 @@ class Maps(Mapping[str, Tensor]):
             return stitched
         order = sorted(self._rows)
         return stitched[:, :, [order.index(row) for row in self._rows]]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._seen and self._seen[str(path)] > 0
 
     def __iter__(self) -> Iterator[str]:
         return (path for path, rows in self._seen.items() if rows)
@@ -77,8 +83,9 @@ class Maps(Mapping[str, Tensor]):
             else:
                 query, key, value, allowed, scale = args
                 allowed = None if allowed is None else self._select(allowed, rows)
-                key, value = self._select(key, None), self._select(value, None)
-                weights = attend_explicitly(self._select(query, rows), key, value, allowed, scale)[1]
+                nothing = self._select(value, None)[..., :0]  # only the weights are wanted, not what they find
+                query, key = self._select(query, rows), self._select(key, None)
+                weights = attend_explicitly(query, key, nothing, allowed, scale)[1]
         self._parts[path].append(weights.detach())
 
     def _select(self, x_BHTS: Tensor, rows: Sequence[int] | None) -> Tensor:
@@ -144,23 +151,21 @@ def intervene(
         for path, core in find(cores, drop_scaling, "attention").items():
             if isinstance(core, Attend):
                 hooks.callback(core.register_forward_pre_hook(_scale_by_one).remove)
-            elif isinstance(score := model.get_submodule(f"{path}.score".lstrip(".")), DotScore):
-                hooks.callback(score.register_forward_hook(_undo_scale).remove)
+            elif (score := _dot_score(model, core)) is not None:
+                hooks.callback(setattr, score, "scale", score.scale)
+                score.scale = 1.0
             else:
                 raise ValueError(f"{path!r} has no scaling to drop: its scores are no dot products")
         for module in find(position_modules(model), drop_positions, "positions").values():
-            if isinstance(module, Positions):
-                hooks.callback(module.encoding.register_forward_hook(_say_nothing).remove)
-            else:
-                hooks.callback(module.register_forward_hook(_leave_unturned).remove)
+            hooks.callback(module.register_forward_hook(_say_nothing).remove)
         yield
 
 
 def attention_cores(model: nn.Module) -> dict[str, nn.Module]:
-    """The attention cores of a model by the path of the module they serve."""
-    return {
-        path.rpartition(".")[0]: module for path, module in model.named_modules() if isinstance(module, Attend | Weigh)
-    }
+    """The attention cores of a model by the path of the module they serve, or by their own where one has several."""
+    cores = {path: module for path, module in model.named_modules() if isinstance(module, Attend | Weigh)}
+    owners = Counter(path.rpartition(".")[0] for path in cores)
+    return {path if owners[owner := path.rpartition(".")[0]] > 1 else owner: core for path, core in cores.items()}
 
 
 def position_modules(model: nn.Module) -> dict[str, nn.Module]:
@@ -195,13 +200,16 @@ def _scale_by_one(_core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*args[:4], 1.0)
 
 
-def _undo_scale(score: nn.Module, _args: tuple[Any, ...], output: Tensor) -> Tensor:
-    return output / cast(DotScore, score).scale
+def _dot_score(model: nn.Module, core: nn.Module) -> DotScore | None:
+    """The score of dot products that a core weighs, if it is one."""
+    for module in model.modules():
+        if isinstance(module, ScoredAttention) and module.weigh is core and isinstance(module.score, DotScore):
+            return module.score
+    return None
 
 
-def _say_nothing(_encoding: nn.Module, _args: tuple[Any, ...], output: Tensor) -> Tensor:
-    return torch.zeros_like(output)
-
-
-def _leave_unturned(_rotary: nn.Module, args: tuple[Any, ...], _output: Tensor) -> Tensor:
-    return cast(Tensor, args[0])
+def _say_nothing(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+    x: Tensor = args[0]
+    if isinstance(module, Positions) and module.merge == "concatenate":
+        return F.pad(x, (0, output.size(2) - x.size(2)))
+    return x

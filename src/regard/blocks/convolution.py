@@ -29,14 +29,20 @@ class GatedConvolution(nn.Module):
 
     def begin(self, batch: int) -> Tensor:
         """What a causal convolution has seen before the first step: kernel − 1 vectors of zeros."""
-        assert self.causal
+        self._expect_causal()
         return self.filters.weight.new_zeros(batch, self.kernel - 1, self.width)
 
     def step(self, x_B1D: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
         """y at the next position of a causal convolution, and what the position after it will need."""
+        self._expect_causal()
+        expect("past", past, "batch", self.kernel - 1, self.width)
         expect("x", x_B1D, past.size(0), 1, self.width)
         seen = torch.cat((past, x_B1D), dim=1)
         return self._gate(seen), seen[:, 1:]
+
+    def _expect_causal(self) -> None:
+        if not self.causal:
+            raise ValueError("a convolution that looks ahead cannot go step by step; choose causal=True")
 
     def _gate(self, x_BTD: Tensor) -> Tensor:
         return F.glu(self.filters(x_BTD.mT), dim=1).mT

@@ -24,6 +24,8 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """The vector of each token."""
         expect("tokens", tokens_BT, "batch", "length")
+        if tokens_BT.is_floating_point():
+            raise ValueError(f"tokens should be whole numbers, got {tokens_BT.dtype}")
         try:
             return F.embedding(tokens_BT, self.weight) * self.scale
         except IndexError:

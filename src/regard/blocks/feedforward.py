@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.blocks.shapes import expect
+from regard.blocks.shapes import expect, expect_one_of
 
 Activation = Literal["relu", "gelu"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
@@ -17,6 +17,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, ff_width: int, activation: Activation = "relu") -> None:
         super().__init__()
+        expect_one_of("activation", activation, ACTIVATIONS)
         self.width = width
         self.inner = nn.Linear(width, ff_width)
         self.outer = nn.Linear(ff_width, width)

@@ -4,14 +4,13 @@ A norm is called with x and the position of x's first vector, which only batch n
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.blocks.positions import check_context
-from regard.blocks.shapes import expect
+from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 NormKind = Literal["layer", "batch"]
 Placement = Literal["pre", "post"]
@@ -54,19 +53,20 @@ class BatchNorm(nn.Module):
         """x, normalised; `start` is its first position."""
         expect("x", x_BTD, "batch", "length", self.width)
         stop = start + x_BTD.size(1)
-        check_context(stop, self.context)
+        expect_context(stop, self.context)
         mean_TD, variance_TD = self.running_mean[start:stop], self.running_variance[start:stop]
-        if self.training:
+        if self.training and x_BTD.size(0):
             now_TD, spread_TD = x_BTD.mean(0), x_BTD.var(0, unbiased=False)
             with torch.no_grad():
-                mean_TD.lerp_(now_TD, self.momentum)
-                variance_TD.lerp_(spread_TD, self.momentum)
+                mean_TD.lerp_(now_TD.to(mean_TD.dtype), self.momentum)
+                variance_TD.lerp_(spread_TD.to(mean_TD.dtype), self.momentum)
             mean_TD, variance_TD = now_TD, spread_TD
         return (x_BTD - mean_TD) * (variance_TD + self.eps).rsqrt() * self.weight + self.bias
 
 
 def make_norm(kind: NormKind, width: int, context: int) -> nn.Module:
     """The norm of that name."""
+    expect_one_of("norm", kind, get_args(NormKind))
     return LayerNorm(width) if kind == "layer" else BatchNorm(width, context)
 
 
@@ -75,6 +75,7 @@ class Residual(nn.Module):
 
     def __init__(self, norm: nn.Module, placement: Placement, dropout: float = 0.0) -> None:
         super().__init__()
+        expect_one_of("placement", placement, get_args(Placement))
         self.norm, self.placement = norm, placement
         self.dropout = nn.Dropout(dropout)
 

@@ -1,17 +1,19 @@
 """Positions: attention does not know the order of what it looks at, so the order is told to it.
 
 An encoding gives one vector e_t for each position t; `Positions` adds it to x or sets it beside x. `Rotary` instead
-turns queries and keys inside attention. Angles are computed in double precision, so that every dtype gets its best.
+turns queries and keys inside attention. Tables are computed in double precision, so that every dtype gets its best, and
+kept for the next call.
 """
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from regard.blocks.shapes import expect
+from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 Kind = Literal["sinusoidal", "sinusoidal_split", "fourier", "learned", "rotary", "none"]
 Merge = Literal["add", "concatenate"]
@@ -27,13 +29,12 @@ class Sinusoidal(nn.Module):
     def __init__(self, width: int, split: bool = False) -> None:
         super().__init__()
         _check_even("sinusoidal", width)
-        self.width, self.split = width, split
+        self.split, self.frequencies = split, _sinusoidal(width)
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """e_t for the positions of x, of which the first is `start`."""
-        angles = _angles(_frequencies(self.width, x_BTD.device), x_BTD, start)
-        pairs = torch.stack((angles.sin(), angles.cos()), dim=1 if self.split else 2)
-        return pairs.flatten(1).to(x_BTD.dtype)
+        sin, cos = _sin_cos(self.frequencies, x_BTD, start)
+        return torch.stack((sin, cos), dim=1 if self.split else 2).flatten(1)
 
 
 class Fourier(nn.Module):
@@ -42,14 +43,14 @@ class Fourier(nn.Module):
     def __init__(self, width: int, context: int) -> None:
         super().__init__()
         _check_even("fourier", width)
-        self.width, self.context = width, context
+        self.context = context
+        self.frequencies = tuple(math.pi * k / context for k in range(1, width // 2 + 1))
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """e_t for the positions of x, of which the first is `start`."""
-        check_context(start + x_BTD.size(1), self.context)
-        harmonics = torch.arange(1, self.width // 2 + 1, dtype=torch.float64, device=x_BTD.device)
-        angles = _angles(harmonics * math.pi / self.context, x_BTD, start)
-        return torch.stack((angles.cos(), angles.sin()), dim=2).flatten(1).to(x_BTD.dtype)
+        expect_context(start + x_BTD.size(1), self.context)
+        sin, cos = _sin_cos(self.frequencies, x_BTD, start)
+        return torch.stack((cos, sin), dim=2).flatten(1)
 
 
 class Learned(nn.Module):
@@ -63,7 +64,7 @@ class Learned(nn.Module):
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """e_t for the positions of x, of which the first is `start`."""
         stop = start + x_BTD.size(1)
-        check_context(stop, self.context)
+        expect_context(stop, self.context)
         return self.weight[start:stop]
 
 
@@ -72,6 +73,7 @@ class Positions(nn.Module):
 
     def __init__(self, encoding: nn.Module, merge: Merge = "add") -> None:
         super().__init__()
+        expect_one_of("merge", merge, get_args(Merge))
         self.encoding, self.merge = encoding, merge
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
@@ -92,6 +94,7 @@ def make_positions(kind: Kind, width: int, context: int, merge: Merge = "add") -
         "fourier": lambda: Fourier(width, context),
         "learned": lambda: Learned(width, context),
     }
+    expect_one_of("positions", kind, get_args(Kind))
     return Positions(encodings[kind](), merge) if kind in encodings else None
 
 
@@ -101,31 +104,37 @@ class Rotary(nn.Module):
     def __init__(self, head_width: int) -> None:
         super().__init__()
         _check_even("rotary", head_width)
-        self.head_width = head_width
+        self.head_width, self.frequencies = head_width, _sinusoidal(head_width)
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
         """x, turned by its positions, of which the first is `start`."""
         expect("x", x_BHTK, "batch", "heads", "length", self.head_width)
-        angles = _angles(_frequencies(self.head_width, x_BHTK.device), x_BHTK[:, 0], start)
-        sin, cos = angles.sin().to(x_BHTK.dtype), angles.cos().to(x_BHTK.dtype)
+        sin, cos = _sin_cos(self.frequencies, x_BHTK[:, 0], start)
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
         return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
 
 
-def check_context(length: int, context: int) -> None:
-    """Raises `ValueError` where a sequence is longer than what positions were made for."""
-    if length > context:
-        raise ValueError(f"{length} tokens exceed the context of {context}; raise model.context or shorten the input")
+def _sinusoidal(width: int) -> tuple[float, ...]:
+    return tuple(10000.0 ** (-2 * k / width) for k in range(width // 2))
 
 
-def _frequencies(width: int, device: torch.device) -> Tensor:
-    exponents = torch.arange(0, width, 2, dtype=torch.float64, device=device) / width
-    return 10000.0**-exponents
+def _sin_cos(frequencies: tuple[float, ...], x_BTD: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of each frequency at the positions of x."""
+    stop = start + x_BTD.size(1)
+    # tables as long as a power of two, so that a sentence that grows word by word needs few of them
+    sin, cos = _table(frequencies, 1 << (stop - 1).bit_length(), x_BTD.dtype, x_BTD.device)
+    return sin[start:stop], cos[start:stop]
 
 
-def _angles(frequencies: Tensor, x_BTD: Tensor, start: int) -> Tensor:
-    positions_T = torch.arange(start, start + x_BTD.size(1), dtype=torch.float64, device=x_BTD.device)
-    return torch.outer(positions_T, frequencies)
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # or else a table made in inference mode could not serve in training
+def _table(
+    frequencies: tuple[float, ...], length: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    # on the CPU, because not every device has double precision
+    positions = torch.arange(length, dtype=torch.float64, device="cpu")
+    angles = torch.outer(positions, torch.tensor(frequencies, dtype=torch.float64, device="cpu"))
+    return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
 
 
 def _check_even(name: str, width: int) -> None:

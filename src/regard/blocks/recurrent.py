@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.blocks import masks
 from regard.blocks.scores import Memory, ScoredAttention
-from regard.blocks.shapes import expect
+from regard.blocks.shapes import expect, expect_one_of
 
 Cell = Literal["rnn", "gru", "lstm"]
 KERNELS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -23,7 +24,7 @@ KERNELS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.
 class RecurrentEncoder(nn.Module):
     """Reads a sequence from left to right and, if `bidirectional`, also from right to left.
 
-    Its memory has `memory_width`: `width` for each direction.
+    Its memory has `memory_width`: `width` for each direction. Dropout falls between layers.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        expect_one_of("cell", cell, KERNELS)
         self.in_width, self.width = in_width, width
         self.memory_width = 2 * width if bidirectional else width
         between = dropout if layers > 1 else 0.0  # torch warns of dropout between the layers of a single one
@@ -47,7 +49,9 @@ class RecurrentEncoder(nn.Module):
     def forward(self, x_BSE: Tensor, is_padding_BS: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (a state for each position, zero at padding) and the last state of the top layer."""
         expect("x", x_BSE, *is_padding_BS.shape, self.in_width)
-        lengths_B = (~is_padding_BS).sum(1)
+        lengths_B = masks.padding(is_padding_BS).sum((1, 2, 3))
+        if bool((is_padding_BS[:, :-1] > is_padding_BS[:, 1:]).any()):
+            raise ValueError("padding should come after the words of a sentence, not before or among them")
         if bool((lengths_B == 0).any()):
             raise ValueError(f"sentence {int(lengths_B.argmin())} of the batch is empty; leave empty sentences out")
         # packed, so that the right-to-left reader starts at the last word and not in the padding
@@ -79,7 +83,7 @@ class CellState:
 class AttentiveCell(nn.Module):
     """One step of a recurrent decoder; without attention, one that knows only s_0.
 
-    Its output has `out_width`: the state and the context side by side.
+    Its output has `out_width`: the state and the context side by side. Dropout falls between layers.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class AttentiveCell(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        expect_one_of("cell", cell, KERNELS)
         context_width = memory_width if attention else 0
         self.in_width, self.width, self.memory_width, self.layers = in_width, width, memory_width, layers
         self.out_width = width + context_width

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.blocks import masks
 from regard.blocks.attend import Weigh
 from regard.blocks.shapes import expect
 
@@ -23,6 +24,7 @@ class DotScore(nn.Module):
 
     def __init__(self, query_width: int, memory_width: int, scaled: bool) -> None:
         super().__init__()
+        self.memory_width = memory_width
         self.query = nn.Linear(query_width, memory_width, bias=False)
         self.scale = memory_width**-0.5 if scaled else 1.0
 
@@ -40,6 +42,7 @@ class AdditiveScore(nn.Module):
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
+        self.memory_width = memory_width
         self.query = nn.Linear(query_width, width, bias=False)
         self.key = nn.Linear(memory_width, width, bias=False)
         self.energy = nn.Linear(width, 1, bias=False)
@@ -65,6 +68,7 @@ class LocationAwareScore(nn.Module):
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"a kernel of {kernel} has no middle; choose an odd one")
+        self.memory_width = memory_width
         self.query = nn.Linear(query_width, width, bias=True)
         self.key = nn.Linear(memory_width, width, bias=False)
         self.filters = nn.Conv1d(1, channels, kernel, padding=kernel // 2, bias=False)
@@ -105,8 +109,8 @@ class ScoredAttention(nn.Module):
 
     def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> Memory:
         """What the score needs of a memory, computed once."""
-        expect("memory", memory_BSM, *is_padding_BS.shape, "width")
-        return Memory(self.score.keys(memory_BSM), memory_BSM, ~is_padding_BS[:, None, None])
+        expect("memory", memory_BSM, *is_padding_BS.shape, self.score.memory_width)
+        return Memory(self.score.keys(memory_BSM), memory_BSM, masks.padding(is_padding_BS))
 
     def begin(self, memory: Memory) -> Tensor:
         """Weights before the first step: nowhere yet."""
@@ -114,7 +118,8 @@ class ScoredAttention(nn.Module):
 
     def forward(self, query_BTD: Tensor, memory: Memory, previous_BS: Tensor) -> tuple[Tensor, Tensor]:
         """The context of each query, and the weights of the last one."""
-        expect("query", query_BTD, memory.value_BSM.size(0), "length", "width")
+        expect("query", query_BTD, memory.value_BSM.size(0), "length", self.score.query.in_features)
+        expect("previous", previous_BS, *memory.value_BSM.shape[:2])
         scores_BTS = self.score(query_BTD, memory.key_BSA, previous_BS)
         context_B1TM, weights_B1TS = self.weigh(scores_BTS[:, None], memory.value_BSM[:, None], memory.allowed_B11S)
         return context_B1TM[:, 0], weights_B1TS[:, 0, -1]

@@ -1,4 +1,6 @@
-"""Shape checks at the doors of the blocks, so that a mistake is named where it is made."""
+"""Checks at the doors of the blocks, so that a mistake is named where it is made."""
+
+from collections.abc import Collection
 
 from torch import Tensor
 
@@ -9,3 +11,15 @@ def expect(name: str, x: Tensor, *sizes: int | str) -> None:
         isinstance(size, int) and size != got for size, got in zip(sizes, x.shape, strict=True)
     ):
         raise ValueError(f"{name} should have shape ({', '.join(map(str, sizes))}), got {tuple(x.shape)}")
+
+
+def expect_one_of(name: str, value: object, known: Collection[str]) -> None:
+    """Raises `ValueError` unless the value is one of the known ones."""
+    if value not in known:
+        raise ValueError(f"{name} should be one of {', '.join(map(repr, known))}, got {value!r}")
+
+
+def expect_context(length: int, context: int) -> None:
+    """Raises `ValueError` where a sequence is longer than what a block was made for."""
+    if length > context:
+        raise ValueError(f"{length} tokens exceed the context of {context}; raise model.context or shorten the input")

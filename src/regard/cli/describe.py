@@ -66,7 +66,7 @@ def show(description: dict[str, Any]) -> None:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "shapes"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for heading in ("times", "parameters"):
         table.add_column(heading, justify="right")
     groups: dict[tuple[str, str], list[int]] = {}

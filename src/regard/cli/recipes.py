@@ -33,6 +33,8 @@ def recipes(
         width = max(map(len, titles))
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{n:<{width}}  {t}" for n, t in titles.items()))
         return
+    if as_json:
+        raise ValueError("--json goes with the list of all recipes; a recipe itself is TOML")
     text = find(name).read_text("utf-8")
     if output is None:
         typer.echo(text, nl=False)

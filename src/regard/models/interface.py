@@ -1,10 +1,11 @@
 """What decoding asks of a model, whatever it is made of."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
 
+@runtime_checkable
 class State(Protocol):
     """Where a model is in the sequences it writes."""
 
@@ -13,6 +14,7 @@ class State(Protocol):
         ...
 
 
+@runtime_checkable
 class Autoregressive(Protocol):
     """A model that writes one token after the other."""
 

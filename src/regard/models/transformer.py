@@ -31,7 +31,7 @@ class TransformerConfig(Config):
     source_vocab_size: Positive | None = None
     """Tokens of the source; none: it shares the target's vocabulary and embedding."""
     pad_id: Natural = 0
-    """The token that fills up short sentences. Nobody looks at it."""
+    """The token that fills up short sentences. In the source, nobody looks at it."""
     width: Positive = 256
     heads: Positive = 4
     ff_width: Positive = 1024
@@ -67,24 +67,24 @@ class TransformerConfig(Config):
         if self.width % self.heads:
             below, above = self.width // self.heads * self.heads, -(-self.width // self.heads) * self.heads
             near = " or ".join(str(multiple) for multiple in (below, above) if multiple)
-            yield Problem(f"width = {self.width}", f"not divisible by heads = {self.heads}; choose {near}")
+            yield Problem("width", f"not divisible by heads = {self.heads}; choose {near}", self.width)
         elif self.positions == "rotary" and self.width // self.heads % 2:
-            yield Problem("positions = 'rotary'", f"turns pairs, but width / heads = {self.width // self.heads} is odd")
+            yield Problem("positions", f"turn pairs, but width / heads = {self.width // self.heads} is odd", "rotary")
         if self.position_merge == "concatenate":
             if self.positions in ("rotary", "none"):
-                yield Problem("position_merge = 'concatenate'", f"there is nothing to set beside in '{self.positions}'")
-            elif self.width % 4:
-                yield Problem(f"width = {self.width}", "a half for positions needs a multiple of 4")
-            if self.tied:
                 yield Problem(
-                    "tied = true",
-                    "embeddings are half as wide as the model if positions are set beside; set tied = false",
+                    "position_merge", f"positions = '{self.positions}' has nothing to set beside", "concatenate"
                 )
+            elif self.width % 4:
+                yield Problem("width", "a half for positions needs a multiple of 4", self.width)
+            if self.tied:
+                text = "with positions set beside, embeddings are half as wide as the model; set tied = false"
+                yield Problem("tied", text, True)
         elif self.positions in ("sinusoidal", "sinusoidal_split", "fourier") and self.width % 2:
-            yield Problem(f"width = {self.width}", f"{self.positions} positions come in pairs; choose an even width")
+            yield Problem("width", f"{self.positions} positions come in pairs; choose an even width", self.width)
         for name, size in (("vocab_size", self.vocab_size), ("source_vocab_size", self.source_vocab_size)):
             if size is not None and self.pad_id >= size:
-                yield Problem(f"pad_id = {self.pad_id}", f"is no token of {name} = {size}")
+                yield Problem("pad_id", f"is no token of {name} = {size}", self.pad_id)
 
     def build(self) -> "Transformer":
         """The model, with fresh weights."""

@@ -5,6 +5,7 @@ from torch import nn
 from helpers import assert_same, randomise
 from regard.blocks import masks
 from regard.blocks.attention import Cache
+from regard.blocks.dropout import Dropout
 from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.norms import BatchNorm, LayerNorm
 
@@ -36,7 +37,7 @@ def test_rotary_positions_reach_self_attention() -> None:
 def test_dropout_falls_on_every_sublayer() -> None:
     for kind, count in ((EncoderLayer, 2), (DecoderLayer, 3)):
         layer = kind(8, 2, 12, lambda: LayerNorm(8), dropout=0.25)
-        assert [m.p for m in layer.modules() if isinstance(m, nn.Dropout)] == [0.25] * count
+        assert [m.rate for m in layer.modules() if isinstance(m, Dropout)] == [0.25] * count
 
 
 def test_without_being_told_otherwise_a_layer_is_the_paper_s() -> None:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from helpers import assert_same, padded_tokens, randomise, seeds, sizes
+from regard.blocks.dropout import Dropout
 from regard.blocks.norms import BatchNorm, LayerNorm
 from regard.config import ConfigError
 from regard.models.interface import Autoregressive, State
@@ -161,7 +161,7 @@ def test_defaults_and_presets() -> None:
 def test_the_config_reaches_every_part() -> None:
     model = TransformerConfig(**SHAPE, dropout=0.25, norm="batch", tied=False).build()
     # two for the embeddings, two a layer of the encoder, three a layer of the decoder
-    assert [m.p for m in model.modules() if isinstance(m, nn.Dropout)] == [0.25] * (2 + 2 * 2 + 3)
+    assert [m.rate for m in model.modules() if isinstance(m, Dropout)] == [0.25] * (2 + 2 * 2 + 3)
     norms = [type(m).__name__ for m in model.modules() if isinstance(m, LayerNorm | BatchNorm)]
     assert norms == ["BatchNorm"] * (2 * 2 + 3 + 2)
     assert model.output is not None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.blocks.dropout import Dropout
 from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 NormKind = Literal["layer", "batch"]
@@ -77,7 +78,7 @@ class Residual(nn.Module):
         super().__init__()
         expect_one_of("placement", placement, get_args(Placement))
         self.norm, self.placement = norm, placement
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], start: int = 0) -> Tensor:
         """x, with what the sublayer says about it added."""

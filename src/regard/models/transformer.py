@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.blocks import masks
 from regard.blocks.attention import Cache, KeyValue
+from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import Activation
 from regard.blocks.layers import DecoderLayer, EncoderLayer
@@ -167,7 +168,7 @@ class Encoder(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.positions = _positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(_layer(EncoderLayer, config) for _ in range(config.encoder_layers))
         self.norm = _last_norm(config)
 
@@ -185,7 +186,7 @@ class Decoder(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.positions = _positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(_layer(DecoderLayer, config) for _ in range(config.decoder_layers))
         self.norm = _last_norm(config)
 

@@ -1,0 +1,42 @@
+"""Dropout from random bytes: one byte decides for one number, which is several times as fast on a CPU as torch's own.
+
+The rate is taken in steps of 1/256, and what is kept is scaled by the rate that was taken, so that the mean is exact.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+
+class Dropout(nn.Module):
+    """Sets numbers to zero with probability `rate` in training, and scales the rest up."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate is at least 0 and less than 1, got {rate}")
+        self.rate = rate
+        self.threshold = min(255, round(rate * 256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x, thinned out in training."""
+        if not self.training or not self.threshold:
+            return x
+        return cast(Tensor, _Dropout.apply(x, self.threshold))  # type: ignore[no-untyped-call]
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
+        # 8 bytes a draw; from the lowest number on, because without it the sign bit would always be 0
+        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
+        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
+        ctx.save_for_backward(kept)
+        ctx.scale = 256 / (256 - threshold)
+        return torch.where(kept, x, 0.0).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept, upstream, 0.0).mul_(ctx.scale), None

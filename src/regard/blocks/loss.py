@@ -1,0 +1,68 @@
+"""Cross-entropy of a linear output layer, without ever holding all logits.
+
+    loss = Σ_n −log softmax(x_n Wᵀ)[y_n],  smoothed: (1 − ε) of it, and ε of the mean over the vocabulary
+
+A vocabulary of thousands makes the logits of a batch the largest tensor of a model by far. Here they are formed a few
+hundred rows at a time, and the gradients with them, so that each chunk is used while it is in the cache and then
+forgotten.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from regard.blocks.shapes import expect
+
+ROWS = 512
+
+
+def linear_cross_entropy(
+    x_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The summed loss to train on, and beside it, without gradient, the summed loss without smoothing."""
+    expect("x", x_ND, "tokens", weight_VD.size(1))
+    expect("target", target_N, x_ND.size(0))
+    return cast(tuple[Tensor, Tensor], _LinearCrossEntropy.apply(x_ND, weight_VD, target_N, smoothing))  # type: ignore[no-untyped-call]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        x_gradient = torch.empty_like(x_ND) if ctx.needs_input_grad[0] else None
+        weight_gradient = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
+        smooth, plain = x_ND.new_zeros(()), x_ND.new_zeros(())
+        for begin in range(0, x_ND.size(0), ROWS):
+            rows = slice(begin, begin + ROWS)
+            logits_NV = x_ND[rows] @ weight_VD.mT
+            at_target_N1 = target_N[rows, None]
+            log_sum_N1 = logits_NV.logsumexp(1, keepdim=True)
+            loss = (log_sum_N1 - logits_NV.gather(1, at_target_N1)).sum()
+            plain += loss
+            smooth += (1 - smoothing) * loss
+            if smoothing:
+                smooth += smoothing * (log_sum_N1.sum() - logits_NV.mean(1).sum())
+            # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, in place of the logits
+            gradient_NV = logits_NV.sub_(log_sum_N1).exp_()
+            if smoothing:
+                gradient_NV -= smoothing / weight_VD.size(0)
+            gradient_NV.scatter_add_(
+                1, at_target_N1, gradient_NV.new_full((1, 1), smoothing - 1).expand_as(at_target_N1)
+            )
+            if x_gradient is not None:
+                torch.mm(gradient_NV, weight_VD, out=x_gradient[rows])
+            if weight_gradient is not None:
+                weight_gradient.addmm_(gradient_NV.mT, x_ND[rows])
+        ctx.save_for_backward(x_gradient, weight_gradient)
+        ctx.mark_non_differentiable(plain)
+        return smooth, plain
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor, _plain: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x_gradient, weight_gradient = ctx.saved_tensors
+        return (
+            None if x_gradient is None else x_gradient * upstream,
+            None if weight_gradient is None else weight_gradient * upstream,
+            None,
+            None,
+        )

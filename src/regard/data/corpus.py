@@ -1,0 +1,130 @@
+"""Sentence pairs as numbers on disk: encoded once, found again by the hash of what they were made from.
+
+A corpus is a folder: `source.bin` and `target.bin` hold all tokens one after the other, `source.npy` and `target.npy`
+say where each sentence begins, `about.json` counts what was kept and what was dropped. Nothing is held in memory but
+what a batch needs.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.tokenizer import Tokenizer
+
+Pairs = Iterable[tuple[str, str]]
+CHUNK = 10_000
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class About:
+    """What became of the pairs that were read."""
+
+    kept: int
+    empty: int
+    """Pairs dropped because a side had no text."""
+    long: int
+    """Pairs dropped because a side had more tokens than the limit."""
+
+
+class Corpus:
+    """Encoded sentence pairs, mapped from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.about = About(**json.loads((folder / "about.json").read_text("utf-8")))
+        self.begins = {side: np.asarray(np.load(folder / f"{side}.npy", mmap_mode="r")) for side in SIDES}
+        self.tokens = {side: _map(folder / f"{side}.bin") for side in SIDES}
+
+    def __len__(self) -> int:
+        return self.about.kept
+
+    def lengths(self, side: str) -> npt.NDArray[np.int32]:
+        """The number of tokens of each sentence."""
+        return np.diff(self.begins[side]).astype(np.int32)
+
+    def sentence(self, side: str, index: int) -> npt.NDArray[np.uint32]:
+        """The tokens of one sentence."""
+        begin, end = self.begins[side][index : index + 2]
+        return self.tokens[side][begin:end]
+
+
+def _map(path: Path) -> npt.NDArray[np.uint32]:
+    # an empty file cannot be mapped
+    return np.asarray(np.memmap(path, np.uint32, "r")) if path.stat().st_size else np.zeros(0, np.uint32)
+
+
+def encoded(
+    read: Callable[[], Pairs], key: str, source: Tokenizer, target: Tokenizer, longest: int, cache: Path
+) -> Corpus:
+    """The corpus of what `read` reads: from the cache, or else made there.
+
+    Args:
+        key: a hash of all that `read` depends on.
+        longest: pairs with more tokens than this on a side are dropped.
+    """
+    recipe = json.dumps([1, key, source.to_json(), target.to_json(), longest])  # 1: the version of the format
+    folder = cache / hashlib.sha256(recipe.encode()).hexdigest()[:32]
+    if not folder.exists():
+        aside = cache / f"{folder.name}.{os.getpid()}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        try:
+            _encode(read(), source, target, longest, aside)
+            _move(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return Corpus(folder)
+
+
+def _move(aside: Path, folder: Path) -> None:
+    try:
+        aside.rename(folder)
+    except OSError:
+        if not folder.exists():  # another process has made the same corpus at the same time
+            raise
+
+
+def _encode(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int, folder: Path) -> None:
+    kept = empty = long = 0
+    ends: dict[str, list[npt.NDArray[np.int64]]] = {side: [np.zeros(1, np.int64)] for side in SIDES}
+    with (folder / "source.bin").open("wb") as source_file, (folder / "target.bin").open("wb") as target_file:
+        for chunk in _chunks(pairs):
+            full = [(one, other) for one, other in chunk if one.strip() and other.strip()]
+            empty += len(chunk) - len(full)
+            sides = (source.encode([one for one, _ in full]), target.encode([other for _, other in full]))
+            short = [(one, other) for one, other in zip(*sides, strict=True) if max(len(one), len(other)) <= longest]
+            long += len(full) - len(short)
+            kept += len(short)
+            for i, (side, file) in enumerate(zip(SIDES, (source_file, target_file), strict=True)):
+                lengths = np.array([len(pair[i]) for pair in short], np.int64)
+                ends[side].append(ends[side][-1][-1] + np.cumsum(lengths))
+                file.write(np.fromiter(chain.from_iterable(pair[i] for pair in short), np.uint32).tobytes())
+            for side in SIDES:
+                if not len(ends[side][-1]):
+                    ends[side].pop()
+    for side in SIDES:
+        np.save(folder / f"{side}.npy", np.concatenate(ends[side]))
+    (folder / "about.json").write_text(json.dumps(asdict(About(kept, empty, long))), "utf-8")
+
+
+def _chunks(pairs: Pairs) -> Iterator[list[tuple[str, str]]]:
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def file_hash(*paths: Path) -> str:
+    """The hash of the contents of files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

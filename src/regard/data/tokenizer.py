@@ -1,0 +1,77 @@
+"""Tokenizers: text to numbers and back, without loss.
+
+Text is brought into Unicode's composed form (NFC) and taken as bytes, so that every text has its tokens, whatever it
+was trained on, and decoding gives it back to the letter.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+Kind = Literal["bpe", "unigram"]
+PAD, BEGIN, END = 0, 1, 2
+SPECIALS = ("<pad>", "<s>", "</s>")
+
+
+class Tokenizer:
+    """A byte-level tokenizer whose first tokens are padding, beginning and end of a sentence."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        # "<pad>" in a text is five characters, not an order to the model
+        self.engine.encode_special_tokens = True
+
+    @classmethod
+    def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "Tokenizer":
+        """Learns a vocabulary from texts."""
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        least = len(SPECIALS) + len(alphabet)
+        if vocab_size < least:
+            raise ValueError(f"a vocabulary of {vocab_size} cannot hold all bytes; choose {least} or more")
+        engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
+        # every text gets a space in front, so that a word is the same token at the beginning and in the middle
+        engine.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Prepend(" ")])
+        engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        make = trainers.BpeTrainer if kind == "bpe" else trainers.UnigramTrainer
+        trainer = make(
+            vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+        )
+        engine.train_from_iterator(texts, trainer)
+        return cls(engine)
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Reads what `save` wrote."""
+        try:
+            return cls(Engine.from_file(str(path)))
+        except Exception as error:  # the library raises no narrower one
+            raise ValueError(f"{path}: not a tokenizer ({error})") from None
+
+    def save(self, path: Path) -> None:
+        """Writes the tokenizer as one JSON file."""
+        path.write_text(self.to_json(), "utf-8")
+
+    def to_json(self) -> str:
+        """The tokenizer as JSON text."""
+        return self.engine.to_str()
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens."""
+        return self.engine.get_vocab_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of each text."""
+        return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts))]
+
+    def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sentence, without padding, beginning and end."""
+        return self.engine.decode_batch([list(tokens) for tokens in sentences])
+
+    def pieces(self, text: str) -> list[str]:
+        """The text cut into its tokens; what is no whole character on its own is shown as U+FFFD."""
+        return [self.engine.decoder.decode([token]) for token in self.engine.encode(text).tokens]

@@ -1,0 +1,117 @@
+"""Beam search: the best few continuations of each sentence go on, the others are dropped.
+
+A beam of one is greedy search. A hypothesis is worth its log-probability divided by (tokens)^penalty, its end counted
+as a token. The search of a sentence is over when `width` hypotheses have ended, or at its longest length; then it
+leaves the batch, and the others go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.models.interface import Autoregressive
+
+NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A text that a model wrote, as tokens without beginning and end."""
+
+    tokens: tuple[int, ...]
+    token_scores: tuple[float, ...]
+    """Log-probability of each token, and of the end."""
+    score: float
+    """What it is ranked by."""
+    cut: bool
+    """It had to end because it was as long as it may be."""
+
+
+@dataclass(frozen=True)
+class Beam:
+    """How to search: N sentences, each with a beam of `width` rows."""
+
+    begin: int
+    end: int
+    width: int = 4
+    n_best: int = 1
+    penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_best <= self.width:
+            raise ValueError(f"a beam of {self.width} gives 1 to {max(1, self.width)} best, not {self.n_best}")
+
+    @torch.no_grad()
+    def search(
+        self, model: Autoregressive, inputs: Any, longest: Sequence[int], prefixes: Sequence[Sequence[int]] = ()
+    ) -> list[list[Hypothesis]]:
+        """For each sentence its `n_best` hypotheses, best first.
+
+        Args:
+            longest: how many tokens each sentence may have.
+            prefixes: for each sentence, tokens that it must begin with.
+        """
+        found: list[list[Hypothesis]] = [[] for _ in longest]
+        if not longest:
+            return found
+        active = list(range(len(longest)))
+        state = model.start(inputs)
+        tokens_NWT = torch.full((len(longest), self.width, 1), self.begin)
+        steps_NWT = torch.zeros(len(longest), self.width, 0)
+        # all rows of a sentence are the same at first, so that only one of them counts
+        totals_NW = torch.tensor([0.0] + [NEVER] * (self.width - 1)).repeat(len(longest), 1)
+        rows = torch.arange(len(longest)).repeat_interleave(self.width)
+        for length in range(max(longest) + 1):
+            state = state.reorder(rows)
+            logits, state = model.step(tokens_NWT[:, :, -1].flatten(), state)
+            logs_NWV = logits.log_softmax(-1).unflatten(0, (len(active), self.width))
+            at_limit = [length >= longest[sentence] for sentence in active]
+            self._force(logs_NWV, [self._forced(s, length, longest, prefixes) for s in active])
+            vocabulary = logs_NWV.size(2)
+            sums = (totals_NW[:, :, None].to(logs_NWV) + logs_NWV).flatten(1)
+            best, index = sums.topk(min(2 * self.width, sums.size(1)), dim=1)
+            parent, token = index // vocabulary, index % vocabulary
+            ends = token == self.end
+            for n, rank in (ends[:, : self.width] & (best[:, : self.width] > NEVER)).nonzero().tolist():
+                row = int(parent[n, rank])
+                scores = [*steps_NWT[n, row].tolist(), float(logs_NWV[n, row, self.end])]
+                words = tuple(tokens_NWT[n, row, 1:].tolist())
+                score = float(best[n, rank]) / (length + 1) ** self.penalty
+                found[active[n]].append(Hypothesis(words, tuple(scores), score, at_limit[n]))
+            # of twice as many candidates as the beam is wide, at most one a row has ended
+            order = ends.int().argsort(dim=1, stable=True)[:, : self.width]
+            totals_NW, parent, token = (x.gather(1, order) for x in (best, parent, token))
+            going = [
+                n
+                for n, sentence in enumerate(active)
+                if not at_limit[n] and len(found[sentence]) < self.width and totals_NW[n, 0] > NEVER
+            ]
+            if not going:
+                break
+            active = [active[n] for n in going]
+            where = torch.tensor(going)
+            step = logs_NWV.flatten(1).gather(1, parent * vocabulary + token)
+            row = parent[:, :, None].expand(-1, -1, length + 1)
+            tokens_NWT = torch.cat((tokens_NWT.gather(1, row), token[:, :, None]), dim=2)[where]
+            steps_NWT = torch.cat((steps_NWT.gather(1, row[:, :, :length]), step[:, :, None]), dim=2)[where]
+            totals_NW = totals_NW[where]
+            rows = (parent + torch.arange(len(parent))[:, None] * self.width)[where].flatten()
+        return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
+
+    def _forced(
+        self, sentence: int, length: int, longest: Sequence[int], prefixes: Sequence[Sequence[int]]
+    ) -> int | None:
+        """The one token that may come next in a sentence, if there is no choice."""
+        if length >= longest[sentence]:
+            return self.end
+        return prefixes[sentence][length] if prefixes and length < len(prefixes[sentence]) else None
+
+    def _force(self, logs_NWV: Tensor, forced: Sequence[int | None]) -> None:
+        for n, token in enumerate(forced):
+            if token is not None:
+                kept_W = logs_NWV[n, :, token].clone()
+                logs_NWV[n] = NEVER
+                logs_NWV[n, :, token] = kept_W

@@ -1,0 +1,114 @@
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.batches import Batches, Position, make_batch, pad
+from regard.data.corpus import Corpus, encoded
+from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+
+CHANCE = np.random.default_rng(0)
+PAIRS = [
+    ("a" * n, "b" * max(1, n + d))
+    for n, d in zip(CHANCE.integers(1, 30, 500), CHANCE.integers(-3, 4, 500), strict=True)
+]
+TOKENIZER = Tokenizer.train("bpe", 259, [])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Corpus:
+    return encoded(lambda: iter(PAIRS), "key", TOKENIZER, TOKENIZER, 100, tmp_path_factory.mktemp("cache"))
+
+
+def numbers(batches: Batches, epoch: int) -> list[list[int]]:
+    return [batch.tolist() for batch in batches.plan(epoch)]
+
+
+def test_sentences_get_their_marks_and_padding() -> None:
+    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
+    assert batch.source_BS.tolist() == [[5, 6, END], [7, END, PAD]]
+    assert batch.target_BT.tolist() == [[BEGIN, 8, PAD, PAD], [BEGIN, 9, 10, 11]]
+    assert batch.next_BT.tolist() == [[8, END, PAD, PAD], [9, 10, 11, END]]
+    assert pad([]).shape == (0, 0)
+
+
+def test_an_epoch_holds_every_pair_once_within_the_budget(corpus) -> None:
+    batches = Batches([(corpus, 1)], tokens=400, seed=1)
+    plan = numbers(batches, 0)
+    assert Counter(i for batch in plan for i in batch) == Counter(range(500))
+    for batch in plan:
+        for side in ("source", "target"):
+            assert max(batches.lengths[side][batch]) * len(batch) <= 400
+
+
+def test_there_is_hardly_any_padding(corpus) -> None:
+    batches = Batches([(corpus, 1)], tokens=400, seed=1)
+    real = padded = 0
+    for indices in batches.plan(0):
+        for side in ("source", "target"):
+            lengths = batches.lengths[side][indices]
+            real, padded = real + lengths.sum(), padded + lengths.max() * len(lengths)
+    assert 1 - real / padded < 0.1  # with 500 pairs; the more pairs, the less
+
+
+def test_the_seed_and_the_epoch_fix_the_order(corpus) -> None:
+    plans = [numbers(Batches([(corpus, 1)], 400, seed), epoch) for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert plans[0] == plans[1]
+    assert plans[0] != plans[2]
+    assert plans[0] != plans[3]
+
+
+def same(one, other) -> bool:
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in ("source_BS", "target_BT", "next_BT"))
+
+
+@given(st.integers(0, 120))
+def test_from_a_saved_position_the_same_batches_follow(corpus, start) -> None:
+    straight, resumed = Batches([(corpus, 1)], 400, 1), Batches([(corpus, 1)], 400, 1)
+    for _ in range(start):
+        next(straight)
+    resumed.position = straight.position
+    for _ in range(3):
+        assert same(next(straight), next(resumed))
+
+
+def test_after_the_last_batch_comes_the_next_epoch(corpus) -> None:
+    batches = Batches([(corpus, 1)], 400, 1)
+    for _ in batches.plan(0):
+        next(batches)
+    assert batches.position == Position(epoch=1, batch=0)
+
+
+def test_batches_hold_the_sentences_of_their_numbers(corpus) -> None:
+    batches = Batches([(corpus, 1), (corpus, 1)], 400, 1)
+    indices = np.array([3, 503, 499, 999])
+    batch = batches.fetch(indices)
+    for row, index in zip(batch.source_BS, indices, strict=True):
+        assert TOKENIZER.decode([row.tolist()]) == [PAIRS[index % 500][0]]
+
+
+def test_weights_say_how_often_a_pair_comes(corpus) -> None:
+    batches = Batches([(corpus, 2), (corpus, 0.5)], 400, 1)
+    counts = Counter(i for batch in numbers(batches, 0) for i in batch)
+    assert all(counts[i] == 2 for i in range(500))
+    assert sum(counts[i] for i in range(500, 1000)) == 250
+    assert max(counts[i] for i in range(500, 1000)) == 1
+
+
+def test_processes_share_every_batch(corpus) -> None:
+    batch = next(Batches([(corpus, 1)], 400, 1))
+    shares = [batch.share(rank, 3) for rank in range(3)]
+    rows = [row.tolist() for share in shares for row in share.source_BS]
+    assert sorted(rows) == sorted(row.tolist() for row in batch.source_BS)
+
+
+def test_what_cannot_be_is_named(corpus, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not fit a batch of 20; raise train.batch_tokens"):
+        Batches([(corpus, 1)], 20, 1)
+    empty = encoded(lambda: iter([]), "none", TOKENIZER, TOKENIZER, 100, tmp_path)
+    with pytest.raises(ValueError, match="no sentence pairs are left to train on"):
+        Batches([(empty, 1)], 400, 1)

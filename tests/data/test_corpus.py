@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from regard.data import corpus as module
+from regard.data.corpus import About, encoded, file_hash
+from regard.data.tokenizer import Tokenizer
+
+PAIRS = [(f"the {i}", f"el {i}") for i in range(30)]
+TOKENIZER = Tokenizer.train("bpe", 270, [text for pair in PAIRS for text in pair])
+
+
+def make(folder: Path, pairs=PAIRS, key="key", longest=100):
+    return encoded(lambda: iter(pairs), key, TOKENIZER, TOKENIZER, longest, folder)
+
+
+def test_every_sentence_comes_back(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 7)
+    corpus = make(tmp_path)
+    assert len(corpus) == 30
+    for i, pair in enumerate(PAIRS):
+        for side, text in zip(("source", "target"), pair, strict=True):
+            assert TOKENIZER.decode([corpus.sentence(side, i).tolist()]) == [text]
+            assert corpus.lengths(side)[i] == len(corpus.sentence(side, i))
+
+
+def test_empty_and_long_pairs_are_dropped_and_counted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "CHUNK", 2)
+    pairs = [("", "x"), ("x", " \t"), ("y " * 50, "x"), ("x", "y " * 50), ("one", "uno")]
+    corpus = make(tmp_path, pairs, longest=20)
+    assert corpus.about == About(kept=1, empty=2, long=2)
+    assert TOKENIZER.decode([corpus.sentence("target", 0).tolist()]) == ["uno"]
+
+
+def test_nothing_kept_is_an_empty_corpus(tmp_path: Path) -> None:
+    assert len(make(tmp_path, [("", "")])) == 0
+
+
+def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path: Path) -> None:
+    reads = []
+
+    def read():
+        reads.append(1)
+        return iter(PAIRS)
+
+    other = Tokenizer.train("bpe", 265, ["other"])
+    for key, source, longest in (
+        ("a", TOKENIZER, 9),
+        ("a", TOKENIZER, 9),
+        ("b", TOKENIZER, 9),
+        ("b", other, 9),
+        ("b", other, 8),
+    ):
+        encoded(read, key, source, TOKENIZER, longest, tmp_path)
+    assert len(reads) == 4
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_an_error_on_the_way_leaves_nothing_behind(tmp_path: Path) -> None:
+    def read():
+        yield from PAIRS
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        encoded(read, "key", TOKENIZER, TOKENIZER, 100, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(make(tmp_path)) == 30
+
+
+def test_the_hash_is_that_of_the_contents(tmp_path: Path) -> None:
+    for name, text in (("a", "x"), ("b", "x"), ("c", "y")):
+        (tmp_path / name).write_text(text)
+    assert file_hash(tmp_path / "a") == file_hash(tmp_path / "b") != file_hash(tmp_path / "c")

@@ -1,0 +1,62 @@
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+
+TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 5
+TOKENIZERS = {kind: Tokenizer.train(kind, 300, TEXTS) for kind in ("bpe", "unigram")}  # type: ignore[arg-type]
+KINDS = pytest.mark.parametrize("kind", TOKENIZERS)
+
+
+@KINDS
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("😀 日本語 العربية ▁ Ġ \t\n x")
+@example("<pad> and </s> are only words")
+@example("  two  spaces  ")
+@example("")
+def test_decoding_gives_back_any_text(kind, text) -> None:
+    tokenizer = TOKENIZERS[kind]
+    (tokens,) = tokenizer.encode([text])
+    assert tokenizer.decode([tokens]) == [unicodedata.normalize("NFC", text)]
+    assert not {PAD, BEGIN, END} & set(tokens)
+
+
+@KINDS
+def test_a_word_is_the_same_at_the_beginning_and_in_the_middle(kind) -> None:
+    one, two = TOKENIZERS[kind].encode(["bread", "the bread"])
+    assert two[-len(one) :] == one
+
+
+@KINDS
+def test_case_is_kept_and_pieces_make_up_the_text(kind) -> None:
+    tokenizer = TOKENIZERS[kind]
+    assert tokenizer.decode(tokenizer.encode(["The CHILD"])) == ["The CHILD"]
+    assert "".join(tokenizer.pieces("the child eats bread")).replace(" ", "") == "thechildeatsbread"
+
+
+@KINDS
+def test_padding_beginning_and_end_are_not_written(kind) -> None:
+    tokenizer = TOKENIZERS[kind]
+    (tokens,) = tokenizer.encode(["el niño"])
+    assert tokenizer.decode([[BEGIN, *tokens, END, PAD, PAD]]) == ["el niño"]
+
+
+@KINDS
+def test_a_saved_tokenizer_is_the_same(kind, tmp_path: Path) -> None:
+    TOKENIZERS[kind].save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    text = ["<pad> los niños 😀"]
+    assert loaded.encode(text) == TOKENIZERS[kind].encode(text)
+    assert loaded.vocab_size == TOKENIZERS[kind].vocab_size <= 300
+
+
+def test_bad_input_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a vocabulary of 100 cannot hold all bytes; choose 259 or more"):
+        Tokenizer.train("bpe", 100, TEXTS)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
+        Tokenizer.load(tmp_path / "tokenizer.json")

@@ -16,13 +16,34 @@ def test_every_bundled_recipe_has_a_title_and_builds_a_model(name) -> None:
 
 
 def test_overrides_and_presets_reach_the_model() -> None:
-    config = read("translate/transformer", ["model.preset=big", "model.heads=8", "model.source_vocab_size=500"]).model
-    assert (config.width, config.heads, config.source_vocab_size) == (1024, 8, 500)
+    config = read("translate/transformer", ["model.preset=big", "model.heads=8"]).model
+    assert (config.width, config.heads) == (1024, 8)
+
+
+def test_a_model_has_the_vocabulary_of_its_tokenizer() -> None:
+    config = read("translate/transformer", ["tokenizer.vocab_size=500"]).model
+    assert (config.vocab_size, config.source_vocab_size) == (500, None)
+    config = read("translate/transformer", ["tokenizer.vocab_size=500", "tokenizer.joint=false"]).model
+    assert (config.vocab_size, config.source_vocab_size) == (500, 500)
+    with pytest.raises(
+        ConfigError, match=r"model\.vocab_size = 9: differs from tokenizer\.vocab_size = 8000; leave it"
+    ):
+        read("translate/transformer", ["model.vocab_size=9"])
+    with pytest.raises(ConfigError, match=r"model\.pad_id = 3: the tokenizer pads with 0"):
+        read("translate/transformer", ["model.pad_id=3"])
+
+
+def test_training_needs_a_budget(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("data.kind = 'dates'\ntokenizer = {}\nmodel = {}\ntrain = {}\n")
+    with pytest.raises(ConfigError, match=r"train\.steps: training needs a budget; set steps, epochs or minutes"):
+        read(str(path))
+    assert read(str(path), ["train.minutes=5"]).train.minutes == 5
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text("[model]\nvocab_size = 10\nwidth = 30\nheads = 4\n")
+    path.write_text("data.kind = 'dates'\ntokenizer = {}\ntrain.steps = 1\n[model]\nwidth = 30\nheads = 4\n")
     with pytest.raises(ConfigError, match=r"mine\.toml: 1 problem\n  model\.width = 30: not divisible by heads = 4"):
         read(str(path))
     assert read(str(path), ["model.heads=3"]).model.width == 30

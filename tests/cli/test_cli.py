@@ -24,7 +24,7 @@ def test_version() -> None:
 def test_help_lists_the_verbs_and_each_verb_has_examples() -> None:
     result = regard("--help")
     assert result.returncode == 0
-    for verb in ("recipes", "describe"):
+    for verb in ("train", "translate", "evaluate", "score", "recipes", "describe"):
         assert f"  {verb} " in result.stdout
         assert f"regard {verb} " in regard(verb, "--help").stdout.partition("Examples:")[2]
 
@@ -70,7 +70,7 @@ def test_copying_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_describe_counts_parameters_and_names_attentions() -> None:
-    result = regard("describe", "translate/transformer", "model.preset=base", "model.vocab_size=37000", "--json")
+    result = regard("describe", "translate/transformer", "model.preset=base", "tokenizer.vocab_size=37000", "--json")
     description = json.loads(result.stdout)
     assert description["parameters"] == 63_082_496
     assert sum(part["parameters"] for part in description["parts"]) == 63_082_496
@@ -84,7 +84,8 @@ def test_describe_counts_parameters_and_names_attentions() -> None:
 
 def test_describe_shows_a_table_with_layers_of_one_make_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
-        "[model]\nvocab_size = 10\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
+        "[data]\nkind = 'dates'\n[tokenizer]\nvocab_size = 10\n[train]\nsteps = 1\n"
+        "[model]\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
         "positions = 'none'\nnorm_placement = 'post'\n"
     )
     lines = [line.split() for line in regard("describe", "mine.toml", directory=tmp_path).stdout.splitlines()]
@@ -104,7 +105,7 @@ def test_describe_shows_a_table_with_layers_of_one_make_in_one_line(tmp_path: Pa
 
 
 def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
-    overrides = ["model.width=100000", "model.vocab_size=1000000000", "model.ff_width=1000000"]
+    overrides = ["model.width=100000", "tokenizer.vocab_size=1000000000", "model.ff_width=1000000"]
     result = regard("describe", "translate/transformer", *overrides, "--json")
     assert json.loads(result.stdout)["parameters"] > 10**14
 

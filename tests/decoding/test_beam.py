@@ -122,5 +122,7 @@ def test_the_longest_length_is_kept_and_may_be_nothing() -> None:
 def test_impossible_beams_are_named() -> None:
     with pytest.raises(ValueError, match="a beam of 2 gives 1 to 2 best, not 3"):
         Beam(BEGIN, END, width=2, n_best=3)
+    with pytest.raises(ValueError, match="a length penalty is at least 0, got -1"):
+        Beam(BEGIN, END, penalty=-1)
     with pytest.raises(ValueError, match="a beam of 0"):
         Beam(BEGIN, END, width=0)

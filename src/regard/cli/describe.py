@@ -23,7 +23,7 @@ def describe(
 
         regard describe translate/transformer
 
-        regard describe translate/transformer model.preset=big model.vocab_size=37000
+        regard describe translate/transformer model.preset=big tokenizer.vocab_size=37000
     """
     import torch
 

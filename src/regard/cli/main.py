@@ -8,7 +8,10 @@ import typer
 
 from regard import __version__
 from regard.cli.describe import describe
+from regard.cli.evaluate import evaluate, score
 from regard.cli.recipes import recipes
+from regard.cli.train import train
+from regard.cli.translate import translate
 
 app = typer.Typer(
     name="regard",
@@ -20,8 +23,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(recipes)
-app.command()(describe)
+for verb in (train, translate, evaluate, score, recipes, describe):
+    app.command()(verb)
 
 
 def _version(asked: bool) -> None:

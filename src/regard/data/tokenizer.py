@@ -34,7 +34,9 @@ class Tokenizer:
         engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
         # every text gets a space in front, so that a word is the same token at the beginning and in the middle
         engine.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Prepend(" ")])
-        engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        # digits stay single, so that any number can be copied, seen or not
+        digits, bytes_ = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
+        engine.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
         engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
         make = trainers.BpeTrainer if kind == "bpe" else trainers.UnigramTrainer
         trainer = make(

@@ -1,8 +1,8 @@
 """Beam search: the best few continuations of each sentence go on, the others are dropped.
 
 A beam of one is greedy search. A hypothesis is worth its log-probability divided by (tokens)^penalty, its end counted
-as a token. The search of a sentence is over when `width` hypotheses have ended, or at its longest length; then it
-leaves the batch, and the others go on.
+as a token. One that has ended keeps its place in the beam, so that fewer go on. The search of a sentence is over when
+none goes on, or none that does can become better than what has ended; then it leaves the batch.
 """
 
 from collections.abc import Sequence
@@ -41,6 +41,8 @@ class Beam:
     penalty: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.penalty < 0:
+            raise ValueError(f"a length penalty is at least 0, got {self.penalty}")
         if not 1 <= self.n_best <= self.width:
             raise ValueError(f"a beam of {self.width} gives 1 to {max(1, self.width)} best, not {self.n_best}")
 
@@ -75,7 +77,10 @@ class Beam:
             best, index = sums.topk(min(2 * self.width, sums.size(1)), dim=1)
             parent, token = index // vocabulary, index % vocabulary
             ends = token == self.end
-            for n, rank in (ends[:, : self.width] & (best[:, : self.width] > NEVER)).nonzero().tolist():
+            places = [self.width - len(found[sentence]) for sentence in active]
+            for n, rank in (ends & (best > NEVER)).nonzero().tolist():
+                if rank >= places[n]:
+                    continue
                 row = int(parent[n, rank])
                 scores = [*steps_NWT[n, row].tolist(), float(logs_NWV[n, row, self.end])]
                 words = tuple(tokens_NWT[n, row, 1:].tolist())
@@ -84,10 +89,12 @@ class Beam:
             # of twice as many candidates as the beam is wide, at most one a row has ended
             order = ends.int().argsort(dim=1, stable=True)[:, : self.width]
             totals_NW, parent, token = (x.gather(1, order) for x in (best, parent, token))
+            for n, sentence in enumerate(active):
+                totals_NW[n, self.width - len(found[sentence]) :] = NEVER
             going = [
                 n
                 for n, sentence in enumerate(active)
-                if not at_limit[n] and len(found[sentence]) < self.width and totals_NW[n, 0] > NEVER
+                if not at_limit[n] and self._may_improve(found[sentence], float(totals_NW[n, 0]), longest[sentence])
             ]
             if not going:
                 break
@@ -100,6 +107,13 @@ class Beam:
             totals_NW = totals_NW[where]
             rows = (parent + torch.arange(len(parent))[:, None] * self.width)[where].flatten()
         return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
+
+    def _may_improve(self, found: Sequence[Hypothesis], total: float, longest: int) -> bool:
+        """Whether a hypothesis of this log-probability could become one of the best, were the rest of it certain."""
+        if total == NEVER:
+            return False
+        best = sorted((hypothesis.score for hypothesis in found), reverse=True)
+        return len(best) < self.n_best or total / (longest + 1) ** self.penalty > best[self.n_best - 1]
 
     def _forced(
         self, sentence: int, length: int, longest: Sequence[int], prefixes: Sequence[Sequence[int]]

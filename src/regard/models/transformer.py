@@ -131,20 +131,28 @@ class Transformer(nn.Module):
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
-        return self.logits(self.decode(target_BT, self.encode(source_BS), self.source_allowed(source_BS)))
+        return self.logits(self.hidden(source_BS, target_BT))
+
+    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """A vector for each target token, from which `logits` reads the next one."""
+        return self.decode(target_BT, self.encode(source_BS), self.source_allowed(source_BS))
 
     def encode(self, source_BS: Tensor) -> Tensor:
         """The memory: a vector for each source token."""
         return self.encoder(self.source_embedding(source_BS), self.source_allowed(source_BS))
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, memory_allowed: Tensor) -> Tensor:
-        """A vector for each target token, from which `logits` reads the next one."""
+        """The same, given the memory of the source."""
         layers = self.config.decoder_layers
         return self.decoder(self.target_embedding(target_BT), [memory_BSD] * layers, memory_allowed, [None] * layers)
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """The score of every token of the vocabulary."""
         return self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
+
+    def output_weight(self) -> Tensor:
+        """The matrix of the output layer."""
+        return self.target_embedding.weight if self.output is None else self.output.weight
 
     def source_allowed(self, source_BS: Tensor) -> Tensor:
         """Which source tokens may be seen: all but padding."""

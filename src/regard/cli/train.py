@@ -1,0 +1,39 @@
+"""`regard train`: a recipe in, a model out."""
+
+from typing import Annotated
+
+import typer
+
+
+def train(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes, such as data.train=my.tsv or train.minutes=30."),
+    ] = None,
+) -> None:
+    """Train a model. Interrupted, the same command goes on where it was.
+
+    Examples:
+
+        regard train translate/dates
+
+        regard train translate/transformer data.train=my.en-de.tsv run=runs/mine
+
+        regard train translate/transformer 'data.train={path="train.en", target="train.de"}' train.minutes=30
+    """
+    from rich.console import Console
+
+    from regard import recipe
+    from regard.training.loop import Training
+    from regard.training.report import Report
+
+    chosen = recipe.read(name, overrides or [])
+    training = Training(chosen, Report(Console(stderr=True)))
+    try:
+        folder = training.train()
+    except KeyboardInterrupt:
+        raise ValueError(
+            f"stopped at step {training.state.step:,}; the same command goes on from the last checkpoint"
+        ) from None
+    typer.echo(f'{folder}: the model. Try: regard translate --model {chosen.run} "..."')

@@ -1,0 +1,137 @@
+"""Where sentence pairs come from: files of your own, or dates. Each kind of source is a config."""
+
+import string
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from regard.config import Config, ConfigError, Positive, Rate, parse
+from regard.data.corpus import file_hash
+from regard.data.dates import dates
+from regard.data.text import pairs
+
+Pairs = Iterable[tuple[str, str]]
+
+
+class Part(NamedTuple):
+    """Pairs that can be read as often as needed, a hash of all that they depend on, and their weight."""
+
+    read: Callable[[], Pairs]
+    key: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files(Config):
+    """Sentence pairs in files, plain or `.gz`."""
+
+    path: str
+    """A TSV file with source and target in its first two columns; or, beside `target`, a file of source lines."""
+    target: str | None = None
+    """A file of target lines, one for each line of `path`."""
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """How often an epoch holds each pair; a fraction holds that share of them."""
+
+    def paths(self) -> list[Path]:
+        """The files, which must exist."""
+        found = [Path(self.path), *([Path(self.target)] if self.target else [])]
+        for path in found:
+            if not path.is_file():
+                raise ValueError(f"{path}: no such file")
+        return found
+
+
+def _files(value: Any) -> Any:
+    """A path may stand for files, and one source for a list of them."""
+    if not isinstance(value, str | list | tuple | dict | Files):
+        raise ValueError("give a path, a table with path and target, or a list of these")
+    found, problems = [], []
+    for index, item in enumerate(value if isinstance(value, list | tuple) else [value]):
+        try:
+            found.append(
+                item if isinstance(item, Files) else parse(Files, item if isinstance(item, dict) else {"path": item})
+            )
+        except ConfigError as error:
+            problems += [problem.within(str(index)) for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(found)
+
+
+FileList = Annotated[tuple[Files, ...], BeforeValidator(_files)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelConfig(Config):
+    """Translations of your own."""
+
+    kind: Literal["parallel"] = "parallel"
+    train: FileList
+    valid: FileList = ()
+    """Pairs to validate with; none: `hold_out` pairs of the first training source are kept from training for it."""
+    hold_out: Positive = 1000
+    longest: Positive = 128
+    """Pairs with more tokens than this on a side are dropped."""
+    augment: Rate = 0.0
+    """Share of the pairs that come a second time with the source in small letters and without its last full stop."""
+
+    def parts(self) -> list[Part]:
+        """What to train on."""
+        held_out = frozenset(source for source, _ in self._held_out()) if not self.valid else frozenset()
+        return [self._part(files, held_out) for files in self.train]
+
+    def _part(self, files: Files, held_out: frozenset[str]) -> Part:
+        paths = files.paths()
+        key = f"{file_hash(*paths)} {len(held_out) and self.hold_out} {self.augment}"
+        return Part(lambda: self._read(paths, held_out), key, files.weight)
+
+    def _read(self, paths: list[Path], held_out: frozenset[str]) -> Iterator[tuple[str, str]]:
+        for source, target in pairs(*paths):
+            if source in held_out:
+                continue
+            yield source, target
+            # the checksum decides, so that it is always the same pairs
+            if zlib.crc32(source.encode()) < self.augment * 2**32:
+                yield source.lower().rstrip(string.punctuation + " "), target
+
+    def valid_parts(self) -> list[Part]:
+        """What to validate with."""
+        if self.valid:
+            return [Part(partial(pairs, *files.paths()), file_hash(*files.paths())) for files in self.valid]
+        return [Part(self._held_out, f"{file_hash(*self.train[0].paths())} held out {self.hold_out}")]
+
+    def _held_out(self) -> list[tuple[str, str]]:
+        """Every n-th pair of the first source, at most a twentieth of it."""
+        paths = self.train[0].paths()
+        count = sum(1 for _ in pairs(*paths))
+        step = max(20, -(-count // self.hold_out))
+        return list(islice(pairs(*paths), step // 2, None, step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatesConfig(Config):
+    """Dates, times and durations, made as they are needed."""
+
+    kind: Literal["dates"] = "dates"
+    source: str = "en"
+    target: str = "es"
+    pairs: Positive = 20_000
+    longest: Positive = 128
+
+    def parts(self) -> list[Part]:
+        """What to train on."""
+        return [self._part(self.pairs, seed=1, unseen=False)]
+
+    def valid_parts(self) -> list[Part]:
+        """What to validate with: 1,000 dates of years that are not trained on."""
+        return [self._part(1000, seed=2, unseen=True)]
+
+    def _part(self, count: int, seed: int, unseen: bool) -> Part:
+        key = f"dates {self.source} {self.target} {count} {seed} {unseen}"
+        return Part(lambda: islice(dates(self.source, self.target, seed, unseen), count), key)

@@ -1,0 +1,73 @@
+"""Folders that are whole or not there: written aside, hashed, and renamed into place."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+HASHES = "hashes.json"
+
+
+def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Lets `fill` write files into a new folder, then puts it in the place of `folder`.
+
+    Whatever happens on the way, `folder` is the old one or the new one; see `restore`.
+    """
+    aside, old = _beside(folder, "new"), _beside(folder, "old")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        fill(aside)
+        hashes = {path.name: _hash(path) for path in sorted(aside.iterdir())}
+        (aside / HASHES).write_text(json.dumps(hashes, indent=2), "utf-8")
+        for path in aside.iterdir():
+            _sync(path)
+        restore(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        aside.rename(folder)
+        _sync(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def restore(folder: Path) -> None:
+    """Brings back the old folder, if the process ended between taking it away and putting the new one there."""
+    old = _beside(folder, "old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+
+
+def verify(folder: Path) -> None:
+    """Raises `ValueError` that names the file if anything in the folder is damaged or missing."""
+    try:
+        hashes: dict[str, str] = json.loads((folder / HASHES).read_text("utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"{folder / HASHES}: missing or damaged") from None
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{path}: missing")
+        if _hash(path) != expected:
+            raise ValueError(f"{path}: damaged, it is not what was written")
+
+
+def _beside(folder: Path, suffix: str) -> Path:
+    return folder.with_name(f".{folder.name}.{suffix}")
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

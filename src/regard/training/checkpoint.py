@@ -1,0 +1,47 @@
+"""Checkpoints: everything that training needs to go on as if it had never stopped.
+
+Two are kept, so that if the newest is damaged the one before it serves. Tensors are safetensors, the rest is JSON;
+nothing is ever unpickled.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.folders import verify, write_whole
+from regard.library import read_tensors
+
+KEPT = 2
+
+
+def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Writes the checkpoint of a step, then removes those that are no longer needed."""
+
+    def fill(aside: Path) -> None:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, aside / "tensors.safetensors")
+        (aside / "state.json").write_text(json.dumps(state), "utf-8")
+
+    write_whole(run / "checkpoints" / f"step-{step:09d}", fill)
+    for folder in _all(run)[:-KEPT]:
+        shutil.rmtree(folder)
+
+
+def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest checkpoint that is whole, or None if there is none; damaged ones are named."""
+    for folder in reversed(_all(run)):
+        try:
+            verify(folder)
+        except ValueError as error:
+            warn(f"{error}; going on from the checkpoint before it")
+            continue
+        return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
+    return None
+
+
+def _all(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("step-*"))

@@ -1,0 +1,308 @@
+"""The training loop: batches in, weights out.
+
+A run is a folder: the resolved recipe, the tokenizer, `log.jsonl`, checkpoints, `model/` (the best by validation loss)
+and `last/`. The same command on a run that was interrupted goes on where it was, with the same result to the bit.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard import library
+from regard.data.batches import Batch, Batches, Position
+from regard.data.corpus import Corpus, encoded
+from regard.data.sources import Part
+from regard.data.tokenizer import PAD, Tokenizer
+from regard.evaluation import bleu
+from regard.recipe import ModelConfig, Recipe
+from regard.tasks import translation
+from regard.training import checkpoint
+from regard.training.report import Report
+from regard.training.schedule import learning_rate
+
+SAMPLE = 2_000_000  # pairs that a tokenizer learns from at most
+BLEU_SENTENCES = 200
+
+
+@dataclass
+class State:
+    """Where training is. With the tensors, all that a checkpoint holds."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    best: float = float("inf")
+    stale: int = 0
+    """Validations since the best one."""
+
+
+class Training:
+    """One run, from its recipe."""
+
+    def __init__(self, recipe: Recipe, report: Report) -> None:
+        self.recipe, self.config, self.report = recipe, recipe.train, report
+        self.run = Path(recipe.run)
+        if recipe.threads:
+            torch.set_num_threads(recipe.threads)
+        self._claim()
+        self.source, self.target = self._tokenizers()
+        parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
+        corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
+        valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
+        self.batches = Batches(corpora, self.config.batch_tokens, recipe.seed)
+        self.valid = Batches(valid, self.config.batch_tokens, seed=0)
+        self.valid_pairs = list(islice(chain.from_iterable(part.read() for part in valid_parts), BLEU_SENTENCES))
+        torch.manual_seed(recipe.seed)
+        self.model_config = self._model_config()
+        self.model = self.model_config.build()
+        self.parameters = dict(self.model.named_parameters())
+        self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
+        self.optimizer = self._optimizer()
+        self.state = State()
+        self._resume()
+
+    def _claim(self) -> None:
+        """Makes the run's folder, or makes sure that it is a run of the same recipe."""
+        path, mine = self.run / "recipe.json", json.loads(self.recipe.to_json())
+        if not any(self.run.glob("checkpoints/step-*")):
+            # an attempt that did not come to anything
+            for stale in self.run.glob("tokenizer*.json"):
+                stale.unlink()
+        elif path.exists():
+            theirs = json.loads(path.read_text("utf-8"))
+            differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
+            if differing:
+                raise ValueError(
+                    f"{self.run} holds a run of another recipe (other: {', '.join(differing)}); "
+                    f"choose another folder with run=..., or remove this one"
+                )
+        self.run.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.recipe.to_json(), "utf-8")
+
+    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        if any(self.run.glob("tokenizer*.json")):
+            return library.load_tokenizers(self.run)
+        config = self.recipe.tokenizer
+        self.report.say(f"learning a vocabulary of {config.vocab_size:,} tokens")
+
+        def texts(*sides: int) -> Iterator[str]:
+            pairs = islice(chain.from_iterable(part.read() for part in self.recipe.data.parts()), SAMPLE)
+            return (pair[side] for pair in pairs for side in sides)
+
+        if config.joint:
+            source = target = Tokenizer.train(config.kind, config.vocab_size, texts(0, 1))
+        else:
+            source, target = (Tokenizer.train(config.kind, config.vocab_size, texts(side)) for side in (0, 1))
+        library.save_tokenizers(self.run, source, target)
+        return source, target
+
+    def _corpus(self, part: Part, what: str) -> Corpus:
+        cache = Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))
+        corpus = encoded(part.read, part.key, self.source, self.target, self.recipe.data.longest, cache)
+        about = corpus.about
+        self.report.say(
+            f"{what}: {about.kept:,} pairs; dropped {about.empty:,} with an empty side "
+            f"and {about.long:,} with more than {self.recipe.data.longest} tokens"
+        )
+        return corpus
+
+    def _model_config(self) -> ModelConfig:
+        """The model's config with the vocabulary that the tokenizer really has."""
+        source_size = None if self.source is self.target else self.source.vocab_size
+        return replace(self.recipe.model, vocab_size=self.target.vocab_size, source_vocab_size=source_size)
+
+    def _optimizer(self) -> torch.optim.AdamW:
+        """AdamW, with decay for matrices only."""
+        matrices = [p for p in self.parameters.values() if p.dim() > 1]
+        others = [p for p in self.parameters.values() if p.dim() <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), eps=1e-9)
+
+    # what a checkpoint holds
+
+    def _tensors(self) -> dict[str, Tensor]:
+        result = {f"model.{name}": tensor for name, tensor in library.tensors(self.model).items()}
+        result |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+        for name, parameter in self.parameters.items():
+            for key, value in self.optimizer.state[parameter].items():
+                result[f"optimizer.{key}.{name}"] = value
+        return {**result, "random": torch.get_rng_state()}
+
+    def save(self) -> None:
+        """Writes a checkpoint."""
+        checkpoint.save(self.run, self.state.step, self._tensors(), dataclasses.asdict(self.state))
+
+    def _resume(self) -> None:
+        found = checkpoint.load(self.run, self.report.say)
+        if found:
+            tensors, state = found
+            self.state = State(**state)
+            self.batches.position = Position(self.state.epoch, self.state.batch)
+            weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+            library.load_tensors(self.model, weights, self.run / "checkpoints")
+            for name in self.average:
+                self.average[name].copy_(tensors[f"average.{name}"])
+            for name, parameter in self.parameters.items():
+                keys = ("step", "exp_avg", "exp_avg_sq")
+                self.optimizer.state[parameter] = {key: tensors[f"optimizer.{key}.{name}"] for key in keys}
+            torch.set_rng_state(tensors["random"])
+            self.report.say(f"going on from step {self.state.step:,}")
+        self.report.open(self.run / "log.jsonl", self.state.step)
+
+    # training
+
+    @property
+    def progress(self) -> float:
+        """The share of the budget that is used up: of the one that is nearest to its end."""
+        config, state = self.config, self.state
+        shares = []
+        if config.steps:
+            shares.append(state.step / config.steps)
+        if config.epochs:
+            done = self.state.batch / len(self.batches.plan(state.epoch))
+            shares.append((state.epoch + done) / config.epochs)
+        if config.minutes:
+            shares.append(state.seconds / 60 / config.minutes)
+        return min(1.0, max(shares))
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is left to do."""
+        patience = self.config.patience
+        return self.progress >= 1 or (patience is not None and self.state.stale >= patience)
+
+    def train(self) -> Path:
+        """Trains until the budget is used up; gives the folder of the best model."""
+        if self.is_over:
+            self.report.say(f"{self.run}: finished at step {self.state.step:,}")
+            return self.run / "model"
+        try:
+            while not self.is_over:
+                self._timed_step()
+                if self.is_over or self.state.step % self.config.validate == 0:
+                    self.validate()
+                if self.is_over or self.state.step % self.config.checkpoint == 0:
+                    self.save()
+        finally:
+            self.report.close()
+        self._save_model(self.run / "last")
+        return self.run / "model"
+
+    def _timed_step(self) -> None:
+        start = time.perf_counter()
+        progress = self.progress
+        rate = learning_rate(self.config, self.state.step, progress)
+        loss, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
+        seconds = time.perf_counter() - start
+        self.state.step += 1
+        self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
+        self.state.seconds += seconds
+        self.report.step(self.progress, f"step {self.state.step:,}  loss {loss:.3f}  {tokens / seconds:,.0f} tokens/s")
+        if self.state.step % 50 == 0:
+            self.report.log(step=self.state.step, loss=loss, rate=rate, tokens_per_second=tokens / seconds)
+
+    def step(self, batches: Sequence[Batch], rate: float) -> tuple[float, int]:
+        """One step on several batches: the loss of a token, and the number of target tokens."""
+        self.model.train()
+        tokens = sum(int((batch.next_BT != PAD).sum()) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            smooth, plain, _ = translation.loss(self.model, batch, self.config.smoothing)
+            if not torch.isfinite(smooth):
+                self._stop_for_nan(batch)
+            (smooth / tokens).backward()
+            total += float(plain)
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.average:
+            # in the first steps a shorter memory, so that the random beginning is soon forgotten
+            keep = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
+        return total / tokens, tokens
+
+    def _stop_for_nan(self, batch: Batch) -> None:
+        path = self.run / "bad-batch.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in vars(batch).items()}, path)
+        raise ValueError(
+            f"the loss of step {self.state.step:,} is not a number; the batch is in {path}. "
+            f"A lower train.learning_rate or a longer train.warmup may help"
+        )
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Inside, the model has its averaged weights."""
+        mine = {name: p.detach().clone() for name, p in self.parameters.items()} if self.average else {}
+        for weights in (self.average, mine):
+            with torch.no_grad():
+                for name, tensor in weights.items():
+                    self.parameters[name].copy_(tensor)
+            if weights is self.average:
+                yield
+
+    def validate(self) -> None:
+        """Loss and BLEU on the validation pairs; the best model so far is kept."""
+        with self._averaged():
+            values = self._validation_values()
+            if values["valid_loss"] < self.state.best:
+                self.state.best, self.state.stale = values["valid_loss"], 0
+                self._write_model(self.run / "model", values)
+            else:
+                self.state.stale += 1
+        self.report.log(step=self.state.step, **values)
+        self.report.say(
+            f"step {self.state.step:,}  epoch {self.state.epoch + 1}  valid loss {values['valid_loss']:.3f}  "
+            f"BLEU {values['bleu']:.1f}  {self.progress:.0%}  {self.state.seconds / 60:.1f} min"
+        )
+
+    @torch.no_grad()
+    def _validation_values(self) -> dict[str, Any]:
+        self.model.eval()
+        total = count = 0.0
+        for indices in self.valid.plan(0):
+            _, plain, tokens = translation.loss(self.model, self.valid.fetch(indices))
+            total, count = total + float(plain), count + tokens
+        translator = translation.Translator(self.model, self.source, self.target)
+        found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
+        scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
+        return {"valid_loss": total / count, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+
+    def _save_model(self, folder: Path) -> None:
+        with self._averaged():
+            self._write_model(folder, {})
+
+    def _write_model(self, folder: Path, values: dict[str, Any]) -> None:
+        lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
+        lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
+        lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
+        library.save(folder, self.model_config, library.tensors(self.model), self.source, self.target, "\n".join(lines))
+
+
+_MAY_CHANGE = {"run", "threads", "train.steps", "train.epochs", "train.minutes", "train.patience", "train.checkpoint"}
+
+
+def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """The dotted paths at which two recipes differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from _differing(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+    elif one != other:
+        yield path

@@ -1,0 +1,59 @@
+"""What a person sees of training: a live line in a terminal, plain lines elsewhere, and `log.jsonl` always."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Report:
+    """Tells of training while it happens."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.path: Path | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._progress.add_task("training", total=1.0)
+
+    def open(self, path: Path, step: int) -> None:
+        """Goes on with the log at a step: lines of later steps belong to work that was lost."""
+        self.path = path
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        kept = []
+        for line in lines:
+            try:
+                if json.loads(line).get("step", 0) <= step:
+                    kept.append(line)
+            except ValueError:  # cut off in the middle of writing
+                continue
+        path.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+        self._progress.start()
+
+    def close(self) -> None:
+        """Ends the live line."""
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """One line for a person."""
+        self.console.print(text, highlight=False, markup=False)
+
+    def step(self, progress: float, text: str) -> None:
+        """Moves the live line on."""
+        self._progress.update(self._task, completed=progress, description=text)
+
+    def log(self, **values: Any) -> None:
+        """One line for `log.jsonl`."""
+        assert self.path is not None
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")

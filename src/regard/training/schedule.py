@@ -1,0 +1,18 @@
+"""The learning rate: it rises, follows its schedule, and at the end of any budget falls to zero."""
+
+import math
+
+from regard.recipe import TrainConfig
+
+
+def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
+    """The learning rate of a step (counted from 0) when this share of the budget is used up."""
+    warmup = min(1.0, (step + 1) / (config.warmup + 1))
+    shape = {
+        "constant": 1.0,
+        "inverse_sqrt": math.sqrt(max(1, config.warmup) / max(1, config.warmup, step)),
+        "linear": 1 - progress,
+        "cosine": (1 + math.cos(math.pi * progress)) / 2,
+    }[config.schedule]
+    cooldown = min(1.0, (1 - progress) / config.cooldown) if config.cooldown else 1.0
+    return config.learning_rate * min(warmup, 1.0) * shape * max(0.0, cooldown)

@@ -1,0 +1,115 @@
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from regard.config import ConfigError, parse
+from regard.data.dates import dates
+from regard.data.sources import DatesConfig, ParallelConfig
+
+
+def write(folder: Path, count: int) -> str:
+    (folder / "a.tsv").write_text("".join(f"The {i}th.\tEl {i}.\n" for i in range(count)))
+    return str(folder / "a.tsv")
+
+
+def test_a_path_a_table_or_a_list_of_them() -> None:
+    assert [files.path for files in parse(ParallelConfig, {"train": "a.tsv"}).train] == ["a.tsv"]
+    config = parse(ParallelConfig, {"train": ["a.tsv", {"path": "b.en", "target": "b.de", "weight": 0.5}]})
+    assert [(f.path, f.target, f.weight) for f in config.train] == [("a.tsv", None, 1), ("b.en", "b.de", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (3, "train = 3: Value error, give a path, a table with path and target, or a list of these"),
+        ([{"pth": "a"}], r"train\.0\.pth = \"a\": no such key; did you mean path\?"),
+        (["a.tsv", {"path": "b", "weight": 0}], r"train\.1\.weight = 0: must be more than 0"),
+    ],
+)
+def test_wrong_sources_are_named(train, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(ParallelConfig, {"train": train})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    config = parse(ParallelConfig, {"train": str(tmp_path / "nowhere.tsv")})
+    with pytest.raises(ValueError, match=r"nowhere\.tsv: no such file"):
+        config.parts()
+
+
+def test_without_validation_pairs_some_are_kept_from_training(tmp_path: Path) -> None:
+    config = parse(ParallelConfig, {"train": write(tmp_path, 200), "hold_out": 50})
+    (part,), (valid,) = config.parts(), config.valid_parts()
+    train, held_out = set(part.read()), set(valid.read())
+    assert len(held_out) == 10  # a twentieth, which is less than 50
+    assert len(train) == 190
+    assert not train & held_out
+    (tmp_path / "valid.tsv").write_text("one\tuno\n")
+    config = parse(ParallelConfig, {"train": write(tmp_path, 200), "valid": str(tmp_path / "valid.tsv")})
+    assert len(list(config.parts()[0].read())) == 200
+    assert list(config.valid_parts()[0].read()) == [("one", "uno")]
+
+
+def test_augmented_pairs_come_again_in_small_letters_without_the_full_stop(tmp_path: Path) -> None:
+    (tmp_path / "valid.tsv").write_text("one\tuno\n")
+    data = {"train": write(tmp_path, 400), "valid": str(tmp_path / "valid.tsv"), "augment": 0.25}
+    read = list(parse(ParallelConfig, data).parts()[0].read())
+    # a quarter of 400, give or take five standard errors
+    assert 57 < len(read) - 400 < 143
+    extra = [pair for pair in read if pair[0].startswith("the")]
+    assert len(extra) == len(read) - 400
+    source, target = extra[0]
+    assert (f"The{source[3:]}.", target) in read
+
+
+def test_what_a_corpus_depends_on_is_in_its_key(tmp_path: Path) -> None:
+    (tmp_path / "valid.tsv").write_text("one\tuno\n")
+    valid = str(tmp_path / "valid.tsv")
+
+    def key(count: int, **changes) -> str:
+        return parse(ParallelConfig, {"train": write(tmp_path, count), **changes}).parts()[0].key
+
+    keys = [key(50), key(51), key(50, valid=valid), key(50, valid=valid, augment=0.5), key(50, hold_out=2)]
+    assert len(set(keys)) == 5
+    assert key(50) == keys[0]
+
+
+def test_dates_reorder_words_and_keep_some_years_for_the_end() -> None:
+    seen = list(islice(dates("en", "es", 1), 2000))
+    assert seen == list(islice(dates("en", "es", 1), 2000))
+    assert seen != list(islice(dates("en", "es", 2), 2000))
+    years = {source[-4:] for source, _ in seen if source[-4:].isdigit()}
+    assert not [year for year in years if year.endswith("7")]
+    unseen = list(islice(dates("en", "es", 1, unseen=True), 500))
+    assert all(source[-1] == target[-1] == "7" for source, target in unseen)
+    for source, target in seen:
+        if source.startswith("Monday, August "):
+            day, year = source.removeprefix("Monday, August ").split(", ")
+            assert target == f"lunes, {day} de agosto de {year}"
+            break
+    else:
+        pytest.fail("no Monday in August")
+
+
+def test_every_source_has_one_translation() -> None:
+    found: dict[str, str] = {}
+    for source, target in islice(dates("en", "es", 1), 20_000):
+        assert found.setdefault(source, target) == target
+
+
+@pytest.mark.parametrize("language", ["de", "zh", "pt-BR", "ar", "fi"])
+def test_any_language_that_babel_knows(language) -> None:
+    assert all(target for _, target in islice(dates("en", language, 1), 200))
+
+
+def test_an_unknown_language_is_named() -> None:
+    with pytest.raises(ValueError, match="no language is known as 'klingon'"):
+        next(dates("en", "klingon", 1))
+
+
+def test_the_dates_of_a_config() -> None:
+    config = DatesConfig(pairs=50)
+    assert len(list(config.parts()[0].read())) == 50
+    assert len(list(config.valid_parts()[0].read())) == 1000
+    assert config.parts()[0].key != DatesConfig(pairs=50, target="de").parts()[0].key

@@ -1,0 +1,100 @@
+"""From files of one's own to translations, with nothing but the command line."""
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from regard.data.dates import dates
+
+SMALL = [
+    "model.preset=tiny", "model.width=32", "model.ff_width=32", "model.encoder_layers=1", "model.decoder_layers=1",
+    "model.positions=rotary", "model.dropout=0.0", "tokenizer.vocab_size=350", "train.batch_tokens=400",
+    "train.steps=30", "train.warmup=10", "train.validate=15",
+]  # fmt: skip
+
+
+def regard(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "regard", *arguments],
+        capture_output=True, text=True, cwd=folder, input=stdin, check=False, env=None,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    pairs = list(islice(dates("en", "es", 1), 400))
+    for side, name in enumerate(("train.en", "train.es")):
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        result = regard(
+            folder,
+            "train",
+            "translate/transformer",
+            'data.train={path="train.en", target="train.es"}',
+            "run=mine",
+            *SMALL,
+        )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("mine/model: the model. Try: regard translate --model mine")
+    assert "training: 380 pairs; dropped 0 with an empty side" in result.stderr.replace("\n", " ")
+    assert "valid loss" in result.stderr
+    return folder
+
+
+def test_arguments_and_standard_input_give_the_same(folder: Path) -> None:
+    texts = ["May 5, 1955", "2 days"]
+    given = regard(folder, "translate", "--model", "mine", *texts)
+    piped = regard(folder, "translate", "--model", "mine", stdin="\n".join(texts) + "\n")
+    assert given.returncode == 0, given.stderr
+    assert given.stdout == piped.stdout
+    assert len(given.stdout.splitlines()) == 2
+
+
+def test_empty_lines_stay_empty_lines(folder: Path) -> None:
+    lines = regard(folder, "translate", "--model", "mine", stdin="2 days\n\n3 days\n").stdout.split("\n")
+    assert lines[1] == ""
+    assert len(lines) == 4
+
+
+def test_json_has_scores_and_n_best(folder: Path) -> None:
+    result = regard(folder, "translate", "-m", "mine", "--json", "--n-best", "3", "2 días")
+    answer = json.loads(result.stdout)
+    assert answer["source"] == "2 días"
+    scores = [t["score"] for t in answer["translations"]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_evaluate_and_score(folder: Path) -> None:
+    arguments = ["--source", "train.en", "--reference", "train.es", "--beam", "1"]
+    result = regard(folder, "evaluate", "mine", *arguments, "-o", "out.es")
+    assert result.returncode == 0, result.stderr
+    assert "tok:13a" in result.stdout
+    assert len((folder / "out.es").read_text("utf-8").splitlines()) == 400
+    scores = json.loads(regard(folder, "evaluate", "mine", *arguments, "--json").stdout)
+    assert f"BLEU   {scores['bleu']:5.1f}" in result.stdout
+    result = regard(folder, "score", "mine", "--source", "train.en", "--target", "train.es")
+    assert len([float(line) for line in result.stdout.splitlines()]) == 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate", "--model", "nowhere", "x"], "no model is at 'nowhere'"),
+        (["translate", "--model", "mine", "--beam", "2", "--n-best", "3", "x"], "a beam of 2 gives 1 to 2 best, not 3"),
+        (["train", "translate/transformer", "data.train=none.tsv", "run=new"], "none.tsv: no such file"),
+        (["train", "translate/transformer", "data.train=train.en", "run=new"], "train.en, line 1: no tab between"),
+        (["train", "translate/transformer", "data.train=train.en", "run=mine"], "mine holds a run of another recipe"),
+    ],
+)
+def test_mistakes_are_told_in_words(folder: Path, arguments, message) -> None:
+    result = regard(folder, *arguments)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

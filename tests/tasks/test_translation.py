@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from helpers import assert_same, randomise
+from regard.data.batches import make_batch
+from regard.data.tokenizer import PAD, Tokenizer
+from regard.models.transformer import TransformerConfig
+from regard.tasks.translation import Translator, in_batches, loss
+
+TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
+TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
+
+
+def make(**changes) -> torch.nn.Module:
+    shape = {"vocab_size": TOKENIZER.vocab_size, "width": 8, "heads": 2, "ff_width": 8, "encoder_layers": 1}
+    return randomise(TransformerConfig(**shape, decoder_layers=1, **changes).build()).eval()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_cross_entropy_over_real_tokens(tied, smoothing) -> None:
+    model = make(tied=tied)
+    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
+    smooth, plain, count = loss(model, batch, smoothing)
+    logits = model(batch.source_BS, batch.target_BT).flatten(0, 1)
+    target = batch.next_BT.flatten()
+    assert_same(smooth, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum", label_smoothing=smoothing))
+    assert_same(plain, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum"))
+    assert count == 2 + 4
+
+
+def test_translations_do_not_depend_on_company_or_order() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    together = translator.translate(TEXTS, n_best=2, batch_tokens=40)
+    for text, found in zip(TEXTS, together, strict=True):
+        (alone,) = translator.translate([text], n_best=2)
+        assert [t.text for t in found] == [t.text for t in alone]
+    backwards = translator.translate(TEXTS[::-1], n_best=2)
+    assert [[t.text for t in found] for found in backwards[::-1]] == [[t.text for t in found] for found in together]
+
+
+def test_an_empty_text_is_translated_by_an_empty_text() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    assert [found[0].text for found in translator.translate(["", ""])] == ["", ""]
+    assert translator.translate([]) == []
+
+
+def test_a_very_long_text_does_not_harm_the_others() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    long = "bread " * 200
+    found = translator.translate(["we", long, "the child"], beam=1)
+    assert found[0] == translator.translate(["we"], beam=1)[0]
+    assert len(found) == 3
+
+
+def test_scores_are_log_probabilities_and_agree_with_the_search() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    model = translator.model
+    scores = translator.score(["the child", "we", "we"], ["el niño", "x" * 60, ""], batch_tokens=30)
+    tokens = TOKENIZER.encode(["the child", "el niño"])
+    batch = make_batch([tokens[0]], [tokens[1]])
+    logs = model(batch.source_BS, batch.target_BT).log_softmax(-1)[0].detach()
+    assert scores[0] == pytest.approx(sum(float(logs[i, t]) for i, t in enumerate(batch.next_BT[0])))
+    assert scores[2] > scores[1]
+    assert all(score < 0 for score in scores)
+
+
+def test_batches_hold_texts_of_like_length() -> None:
+    lengths = [3, 0, 9, 4, 100, 3]
+    batches = list(in_batches(lengths, tokens=12))
+    assert batches == [[4], [2], [3, 0], [5]]
+    assert sorted(i for batch in in_batches(lengths, 12, with_empty=True) for i in batch) == list(range(6))

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+
+from regard import folders
+from regard.folders import restore, verify, write_whole
+
+
+def fill(text: str):
+    return lambda aside: (aside / "a.txt").write_text(text)
+
+
+def test_a_folder_is_written_and_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "model"
+    for text in ("one", "two"):
+        write_whole(folder, fill(text))
+        assert (folder / "a.txt").read_text() == text
+        verify(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_an_error_on_the_way_leaves_the_old_one(tmp_path: Path) -> None:
+    def fail(aside: Path) -> None:
+        (aside / "a.txt").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    folder = tmp_path / "model"
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(folder, fail)
+    assert list(tmp_path.iterdir()) == []
+    write_whole(folder, fill("whole"))
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(folder, fail)
+    verify(folder)
+    assert (folder / "a.txt").read_text() == "whole"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_death_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "model"
+    write_whole(folder, fill("old"))
+    rename = Path.rename
+
+    def die(path: Path, target: Path) -> Path:
+        if target == folder:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.Path, "rename", die)
+        with pytest.raises(KeyboardInterrupt):
+            write_whole(folder, fill("new"))
+    assert not folder.exists()
+    restore(folder)
+    verify(folder)
+    assert (folder / "a.txt").read_text() == "old"
+    write_whole(folder, fill("new"))
+    assert (folder / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "a.txt").write_text("onf"), r"a\.txt: damaged"),
+        (lambda f: (f / "a.txt").write_text(""), r"a\.txt: damaged"),
+        (lambda f: (f / "a.txt").unlink(), r"a\.txt: missing"),
+        (lambda f: (f / "hashes.json").unlink(), r"hashes\.json: missing or damaged"),
+        (lambda f: (f / "hashes.json").write_text("{"), r"hashes\.json: missing or damaged"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, damage, message) -> None:
+    write_whole(tmp_path / "model", fill("one"))
+    damage(tmp_path / "model")
+    with pytest.raises(ValueError, match=message):
+        verify(tmp_path / "model")

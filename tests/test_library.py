@@ -1,0 +1,122 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import regard
+from regard import library
+from regard.data.tokenizer import Tokenizer
+from regard.folders import write_whole
+from regard.models.transformer import TransformerConfig
+
+TOKENIZER = Tokenizer.train("bpe", 270, ["we are eating bread"])
+OTHER = Tokenizer.train("bpe", 265, ["estamos comiendo pan"])
+
+
+def make(folder: Path, source: Tokenizer = TOKENIZER, half: bool = False) -> torch.nn.Module:
+    shared = source is TOKENIZER
+    config = TransformerConfig(
+        vocab_size=TOKENIZER.vocab_size, source_vocab_size=None if shared else source.vocab_size,
+        width=8, heads=2, ff_width=8, encoder_layers=1, decoder_layers=1,
+    )  # fmt: skip
+    model = config.build().eval()
+    weights = {name: t.half() if half else t for name, t in library.tensors(model).items()}
+    library.save(folder, config, weights, source, TOKENIZER, "# A card\n")
+    return model
+
+
+@pytest.mark.parametrize("source", [TOKENIZER, OTHER], ids=["joint", "separate"])
+def test_a_saved_model_opens_as_it_was(tmp_path: Path, source) -> None:
+    model = make(tmp_path / "mine", source)
+    translator = regard.load(str(tmp_path / "mine"))
+    tokens = torch.randint(1, 200, (2, 5))
+    assert torch.equal(translator.model(tokens, tokens), model(tokens, tokens))
+    assert not translator.model.training
+    assert translator.source.encode(["eating"]) == source.encode(["eating"])
+    assert (translator.source is translator.target) == (source is TOKENIZER)
+
+
+def test_shared_tables_are_stored_once(tmp_path: Path) -> None:
+    make(tmp_path / "mine")
+    names = set(load_file(tmp_path / "mine" / "model.safetensors"))
+    assert "target_embedding.weight" in names
+    assert "source_embedding.weight" not in names
+
+
+def test_half_precision_opens_in_full(tmp_path: Path) -> None:
+    model = make(tmp_path / "mine", half=True)
+    loaded = regard.load(str(tmp_path / "mine")).model
+    assert loaded.target_embedding.weight.dtype == torch.float32
+    assert torch.equal(loaded.target_embedding.weight, model.target_embedding.weight.half().float())
+
+
+def test_a_run_means_its_best_model(tmp_path: Path) -> None:
+    make(tmp_path / "run" / "model")
+    assert library.find(str(tmp_path / "run")) == tmp_path / "run" / "model"
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match="no model is at 'nowhere': neither a model's folder nor a run's"):
+        library.find("nowhere")
+    assert not hasattr(regard, "nothing")
+
+
+def reseal(folder: Path, change) -> None:
+    """Changes a folder and makes its hashes right again."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "hashes.json"}
+
+    def fill(aside: Path) -> None:
+        for name, data in files.items():
+            (aside / name).write_bytes(data)
+        change(aside)
+
+    write_whole(folder, fill)
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    make(folder)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged"):
+        regard.load(str(folder))
+    make(folder)
+    reseal(folder, lambda aside: (aside / "model.safetensors").write_bytes(b"nonsense"))
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged \("):
+        regard.load(str(folder))
+
+
+def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    make(folder)
+
+    def change(aside: Path) -> None:
+        tensors = load_file(aside / "model.safetensors")
+        tensors["extra"] = tensors.pop("encoder.norm.bias")
+        tensors["encoder.norm.weight"] = torch.zeros(3)
+        save_file(tensors, aside / "model.safetensors")
+
+    reseal(folder, change)
+    with pytest.raises(ValueError, match="does not fit its config") as error:
+        regard.load(str(folder))
+    for part in (
+        "encoder.norm.bias is missing",
+        "extra is not known",
+        "encoder.norm.weight has shape (3,), the config asks",
+    ):
+        assert part in str(error.value)
+
+
+def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    make(folder)
+
+    def change(aside: Path) -> None:
+        config = json.loads((aside / "config.json").read_text())
+        (aside / "config.json").write_text(json.dumps({**config, "widht": 3}))
+
+    reseal(folder, change)
+    with pytest.raises(ValueError, match=r"config\.json: 1 problem\n  widht = 3: no such key; did you mean width\?"):
+        regard.load(str(folder))

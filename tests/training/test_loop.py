@@ -1,0 +1,213 @@
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from helpers import assert_same
+from regard import library
+from regard.data.batches import make_batch
+from regard.recipe import Recipe, read
+from regard.training.loop import Training
+from regard.training.report import Report
+
+SMALL = [
+    "data.pairs=300", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.2",
+    "train.epochs=2", "train.batch_tokens=300", "train.validate=10", "train.checkpoint=7", "train.warmup=5",
+    "train.smoothing=0.1", "train.accumulate=2", "threads=1",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def recipe(run: Path, *changes: str) -> Recipe:
+    return read("translate/dates", [*SMALL, f"run={run}", *changes])
+
+
+def start(run: Path, *changes: str) -> Training:
+    return Training(recipe(run, *changes), Report(Console(quiet=True)))
+
+
+def finish(run: Path, *changes: str) -> Training:
+    training = start(run, *changes)
+    training.train()
+    return training
+
+
+def weights(run: Path, name: str = "last") -> bytes:
+    return (run / name / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        run = tmp_path_factory.mktemp("runs") / "straight"
+        finish(run)
+    return run
+
+
+def die_at(training: Training, step: int) -> None:
+    """Goes on as far as this step, without the checkpoint that would follow it."""
+
+    def dying_step(*arguments: Any) -> Any:
+        if training.state.step == step:
+            raise KeyboardInterrupt
+        return Training.step(training, *arguments)
+
+    training.step = dying_step  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        training.train()
+
+
+def test_a_run_leaves_what_it_promises(straight: Path) -> None:
+    assert {path.name for path in straight.iterdir()} == {
+        "recipe.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last",
+    }  # fmt: skip
+    assert len(list((straight / "checkpoints").iterdir())) == 2
+    log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
+    losses = [line["valid_loss"] for line in log if "valid_loss" in line]
+    assert losses[-1] < losses[0]
+    assert library.load(str(straight)).translate(["May 5, 1955"])[0][0].text
+
+
+def test_interrupted_anywhere_it_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "interrupted"
+    for step in (3, 8, 9, 13):
+        die_at(start(run), step)
+    finish(run)
+    assert weights(run) == weights(straight)
+    assert weights(run, "model") == weights(straight, "model")
+    same = [(path / "log.jsonl").read_text().splitlines() for path in (run, straight)]
+    kept = [[json.loads(line) for line in lines if "valid_loss" in line] for lines in same]
+    assert kept[0] == kept[1]
+
+
+def test_killed_without_warning_it_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "killed"
+    command = [sys.executable, "-m", "regard", "train", "translate/dates", *SMALL, f"run={run}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for more in (0.0, 0.3):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        begun = len(list((run / "checkpoints").glob("step-*"))) if run.exists() else 0
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list((run / "checkpoints").glob("step-*"))) > min(begun, 1):
+                time.sleep(more)
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert weights(run) == weights(straight)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "damaged"
+    die_at(start(run), 16)
+    newest = max((run / "checkpoints").iterdir()) / "tensors.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    console = Console(record=True, file=io.StringIO())
+    training = Training(recipe(run), Report(console))
+    assert "tensors.safetensors: damaged" in console.export_text().replace("\n", "")
+    assert training.state.step == 7
+    training.train()
+    assert weights(run) == weights(straight)
+
+
+def test_a_full_disk_while_saving_keeps_the_checkpoint_before(straight: Path, tmp_path: Path, monkeypatch) -> None:
+    run = tmp_path / "full"
+    training = start(run)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        save = training.save
+
+        def sometimes() -> None:
+            if training.state.step > 7:
+                patch.setattr("regard.training.checkpoint.save_file", full)
+            save()
+
+        training.save = sometimes  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="No space left"):
+            training.train()
+    finish(run)
+    assert weights(run) == weights(straight)
+
+
+def test_the_same_command_on_a_finished_run_changes_nothing(straight: Path) -> None:
+    before = weights(straight)
+    assert start(straight).is_over
+    assert finish(straight).state.step > 0
+    assert weights(straight) == before
+
+
+def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"holds a run of another recipe \(other: model\.width, seed\)|\(other: seed, model"
+    ):
+        start(straight, "model.width=32", "seed=2")
+
+
+def test_an_attempt_that_came_to_nothing_is_no_hindrance(tmp_path: Path) -> None:
+    start(tmp_path / "run", "tokenizer.vocab_size=290")
+    assert start(tmp_path / "run", "model.width=32").target.vocab_size == 300
+
+
+def test_a_longer_budget_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "longer"
+    step = finish(run, "train.epochs=1").state.step
+    assert finish(run, "train.epochs=2").state.step > step
+
+
+def test_steps_end_a_run_too_and_so_do_minutes_and_patience(tmp_path: Path) -> None:
+    assert finish(tmp_path / "steps", "train.steps=4").state.step == 4
+    training = finish(tmp_path / "minutes", "train.minutes=0.001")
+    assert training.progress == 1
+    assert training.state.step >= 1
+    assert (tmp_path / "minutes" / "model" / "config.json").exists()
+    training = start(tmp_path / "patience", "train.patience=1", "train.learning_rate=1e-30", "train.validate=1")
+    training.train()
+    assert training.state.step < 10
+    assert training.state.stale == 1
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path: Path) -> None:
+    training = start(tmp_path / "nan")
+    with torch.no_grad():
+        training.model.target_embedding.weight[5] = float("nan")
+    with pytest.raises(ValueError, match=r"the loss of step 0 is not a number; the batch is in .*bad-batch"):
+        training.train()
+    assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {"source_BS", "target_BT", "next_BT"}
+
+
+def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
+    # every token counts alike, in whichever batch it is
+    pairs = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9, 10]), ([9, 8], [7])]
+    gradients = []
+    for groups in ([[0, 1, 2]], [[0], [1, 2]]):
+        training = start(tmp_path / "run", "model.dropout=0.0")
+        training.model.double()
+        training.optimizer.step = lambda: None  # type: ignore[method-assign]
+        training.optimizer.zero_grad = lambda: None  # type: ignore[method-assign]
+        training.average = {}
+        training.config = training.config.__class__(**{**vars(training.config), "clip": 1e9})
+        training.step([make_batch(*([pairs[i][side] for i in group] for side in (0, 1))) for group in groups], 1.0)
+        gradients.append({name: p.grad for name, p in training.parameters.items()})
+    for name, gradient in gradients[0].items():
+        assert_same(gradients[1][name], gradient)

@@ -18,8 +18,9 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-demo: setup  ## describe a Transformer, train a small one for half a minute, and look at its attention
-	$(BIN)/regard describe translate/transformer
+demo: setup  ## train a translator of dates in about a minute, use it, and look at what attends to what
+	$(BIN)/regard train translate/dates
+	$(BIN)/regard translate --model runs/dates "Monday, August 3, 1992" "Friday, May 7, 2027" "3 weeks"
 	$(BIN)/python examples/reverse.py --figure runs/reverse.png
 
 test: setup  ## run the tests

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from hypothesis import settings
@@ -5,6 +7,11 @@ from hypothesis import settings
 # no deadline: the first example of a test pays for torch's warm-up, and machines are shared
 settings.register_profile("regard", deadline=None, max_examples=50, print_blob=True)
 settings.load_profile("regard")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["REGARD_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
 
 
 @pytest.fixture(autouse=True)

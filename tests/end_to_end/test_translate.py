@@ -20,7 +20,7 @@ SMALL = [
 def regard(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "regard", *arguments],
-        capture_output=True, text=True, cwd=folder, input=stdin, check=False, env=None,
+        capture_output=True, text=True, cwd=folder, input=stdin, check=False,
     )  # fmt: skip
 
 
@@ -30,16 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = list(islice(dates("en", "es", 1), 400))
     for side, name in enumerate(("train.en", "train.es")):
         (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_CACHE", str(folder / "cache"))
-        result = regard(
-            folder,
-            "train",
-            "translate/transformer",
-            'data.train={path="train.en", target="train.es"}',
-            "run=mine",
-            *SMALL,
-        )
+    result = regard(
+        folder,
+        "train",
+        "translate/transformer",
+        'data.train={path="train.en", target="train.es"}',
+        "run=mine",
+        *SMALL,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("mine/model: the model. Try: regard translate --model mine")
     assert "training: 380 pairs; dropped 0 with an empty side" in result.stderr.replace("\n", " ")

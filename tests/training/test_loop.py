@@ -27,11 +27,6 @@ SMALL = [
 ]  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def recipe(run: Path, *changes: str) -> Recipe:
     return read("translate/dates", [*SMALL, f"run={run}", *changes])
 
@@ -53,10 +48,8 @@ def weights(run: Path, name: str = "last") -> bytes:
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was never interrupted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        run = tmp_path_factory.mktemp("runs") / "straight"
-        finish(run)
+    run = tmp_path_factory.mktemp("runs") / "straight"
+    finish(run)
     return run
 
 

@@ -24,7 +24,7 @@ def test_version() -> None:
 def test_help_lists_the_verbs_and_each_verb_has_examples() -> None:
     result = regard("--help")
     assert result.returncode == 0
-    for verb in ("train", "translate", "evaluate", "score", "recipes", "describe"):
+    for verb in ("train", "translate", "evaluate", "score", "compare", "recipes", "describe"):
         assert f"  {verb} " in result.stdout
         assert f"regard {verb} " in regard(verb, "--help").stdout.partition("Examples:")[2]
 

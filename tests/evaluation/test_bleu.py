@@ -1,6 +1,6 @@
 import pytest
 
-from regard.evaluation.bleu import score
+from regard.evaluation.bleu import compare, score
 
 
 def test_a_perfect_translation_and_a_useless_one() -> None:
@@ -24,3 +24,15 @@ def test_uneven_lists_and_empty_ones_are_named() -> None:
         score(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="nothing to score"):
         score([], [])
+
+
+def test_a_clear_difference_is_told_from_none() -> None:
+    references = [f"sentence number {i} has some words in it" for i in range(60)]
+    worse = [text if i % 2 else "nothing like it at all" for i, text in enumerate(references)]
+    for comparison, name in zip(compare(references, worse, references, samples=200), ("BLEU", "chrF2"), strict=True):
+        assert comparison.metric == name
+        assert comparison.first == pytest.approx(100)
+        assert comparison.second < 80
+        assert comparison.p_value < 0.02
+        assert "bs:200" in comparison.signature
+    assert all(comparison.p_value > 0.5 for comparison in compare(worse, worse, references, samples=200))

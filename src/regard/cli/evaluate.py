@@ -13,13 +13,14 @@ ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A run's folder, a model's folder, or a bundled model.")
 ]
 Source = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lines to translate, plain or .gz.")]
+Reference = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Their translations, line by line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 def evaluate(
     model: ModelArgument,
     source: Source,
-    reference: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Their translations, line by line.")],
+    reference: Reference,
     beam: Beam = 4,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
     as_json: AsJson = False,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
+from regard.cli.compare import compare
 from regard.cli.describe import describe
 from regard.cli.evaluate import evaluate, score
 from regard.cli.recipes import recipes
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, translate, evaluate, score, recipes, describe):
+for verb in (train, translate, evaluate, score, compare, recipes, describe):
     app.command()(verb)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest, Result
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,33 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
     )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same test set by one metric, with a paired bootstrap (Koehn 2004)."""
+
+    metric: str
+    first: float
+    second: float
+    p_value: float
+    """How often chance alone would show a difference as large."""
+    signature: str
+
+
+def compare(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
+) -> list[Comparison]:
+    """Which of two lists of translations is better, by BLEU and by chrF."""
+    first, second = list(first), list(second)
+    systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
+    metrics = {"BLEU": BLEU(references=[list(references)]), "chrF": CHRF(references=[list(references)])}
+    test = PairedTest(systems, metrics, None, test_type="bs", n_samples=samples)
+    signatures, results = test()
+    comparisons = []
+    for name, signature in signatures.items():
+        one, other = (result for result in results[name] if isinstance(result, Result))
+        # of translations that are all the same, sacreBLEU says that they differ for sure
+        p_value = 1.0 if first == second else float(other.p_value or 0)
+        comparisons.append(Comparison(name, one.score, other.score, p_value, str(signature)))
+    return comparisons

@@ -1,0 +1,46 @@
+"""`regard compare`: which of two models is better?"""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from regard.cli.evaluate import AsJson, ModelArgument, Reference, Source
+from regard.cli.translate import Beam
+
+
+def compare(
+    first: ModelArgument,
+    second: ModelArgument,
+    source: Source,
+    reference: Reference,
+    beam: Beam = 4,
+    samples: Annotated[int, typer.Option(min=100, help="Test sets drawn from the test set.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Translate a test set with two models and test the difference with a paired bootstrap.
+
+    Examples:
+
+        regard compare runs/a runs/b --source test.en --reference test.de
+    """
+    from regard.data.text import pairs
+    from regard.evaluation import bleu
+    from regard.library import load
+
+    tests = list(pairs(source, reference))
+    one, other = (
+        [best[0].text for best in load(model).translate([text for text, _ in tests], beam=beam)]
+        for model in (first, second)
+    )
+    for comparison in bleu.compare(one, other, [text for _, text in tests], samples):
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(comparison)))
+            continue
+        better = first if comparison.first > comparison.second else second
+        verdict = f"{better} is better" if comparison.p_value < 0.05 else "no difference that chance could not make"
+        typer.echo(
+            f"{comparison.metric}  {comparison.first:5.1f}  {comparison.second:5.1f}  "
+            f"p = {comparison.p_value:.3f}: {verdict}   {comparison.signature}"
+        )

@@ -118,5 +118,7 @@ def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
         (aside / "config.json").write_text(json.dumps({**config, "widht": 3}))
 
     reseal(folder, change)
-    with pytest.raises(ValueError, match=r"config\.json: 1 problem\n  widht = 3: no such key; did you mean width\?"):
+    with pytest.raises(
+        ValueError, match=r"config\.json: 1 problem\n  model.widht = 3: no such key; did you mean model.width\?"
+    ):
         regard.load(str(folder))

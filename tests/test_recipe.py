@@ -35,7 +35,7 @@ def test_a_model_has_the_vocabulary_of_its_tokenizer() -> None:
 
 def test_training_needs_a_budget(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text("data.kind = 'dates'\ntokenizer = {}\nmodel = {}\ntrain = {}\n")
+    path.write_text("data.kind = 'dates'\ntokenizer = {}\nmodel.kind = 'transformer'\ntrain = {}\n")
     with pytest.raises(ConfigError, match=r"train\.steps: training needs a budget; set steps, epochs or minutes"):
         read(str(path))
     assert read(str(path), ["train.minutes=5"]).train.minutes == 5
@@ -43,7 +43,9 @@ def test_training_needs_a_budget(tmp_path: Path) -> None:
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text("data.kind = 'dates'\ntokenizer = {}\ntrain.steps = 1\n[model]\nwidth = 30\nheads = 4\n")
+    path.write_text(
+        "data.kind = 'dates'\ntokenizer = {}\ntrain.steps = 1\n[model]\nkind = 'transformer'\nwidth = 30\nheads = 4\n"
+    )
     with pytest.raises(ConfigError, match=r"mine\.toml: 1 problem\n  model\.width = 30: not divisible by heads = 4"):
         read(str(path))
     assert read(str(path), ["model.heads=3"]).model.width == 30

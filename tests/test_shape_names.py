@@ -18,10 +18,13 @@ from regard.blocks.attend import attend_explicitly
 from regard.blocks.attention import MultiHeadAttention
 from regard.blocks.capture import capture
 from regard.blocks.convolution import GatedConvolution
+from regard.blocks.loss import linear_cross_entropy
 from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Positions, Rotary, Sinusoidal
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 
 SOURCE = str(Path(regard.__file__).parent)
@@ -86,11 +89,23 @@ def convolution() -> None:
     layer.step(torch.randn(2, 1, 4), layer.begin(2))
 
 
+def seq2seq(config: Any) -> None:
+    model = config.build()
+    source, target = torch.randint(1, 23, (2, 5)), torch.randint(1, 23, (2, 7))
+    model(source, target)
+    _, state = model.step(target[:, 0], model.start(source))
+    model.step(target[:, 1], state.reorder(torch.tensor([1, 0])))
+
+
 RUNS: dict[str, Callable[[], Any]] = {
     "transformer": transformer,
     "transformer, batch norm, post": lambda: transformer(norm="batch", norm_placement="post"),
     "transformer, rotary": lambda: transformer(positions="rotary"),
     "transformer, concatenated": lambda: transformer(position_merge="concatenate", tied=False),
+    "recurrent": lambda: seq2seq(RnnSeq2SeqConfig(vocab_size=23, width=12, decoder_layers=2)),
+    "recurrent, no attention": lambda: seq2seq(RnnSeq2SeqConfig(vocab_size=23, width=12, attention="none")),
+    "convolutional": lambda: seq2seq(ConvSeq2SeqConfig(vocab_size=23, width=12)),
+    "loss": lambda: linear_cross_entropy(torch.randn(3, 6), torch.randn(9, 6), torch.tensor([0, 1, 2]), 0.1),
     "memory of another width": lambda: MultiHeadAttention(8, 2, memory_width=6)(
         torch.randn(3, 4, 8), torch.randn(3, 5, 6)
     ),

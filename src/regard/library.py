@@ -13,10 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.config import parse
 from regard.data.tokenizer import Tokenizer
 from regard.folders import restore, verify, write_whole
-from regard.recipe import ModelConfig
+from regard.recipe import AnyModelConfig, read_model
 from regard.tasks.translation import Translator
 
 ASSETS = Path(__file__).parent / "assets"
@@ -53,7 +52,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save(
-    folder: Path, config: ModelConfig, weights: Mapping[str, Tensor], source: Tokenizer, target: Tokenizer, card: str
+    folder: Path, config: AnyModelConfig, weights: Mapping[str, Tensor], source: Tokenizer, target: Tokenizer, card: str
 ) -> None:
     """Writes a model's folder, all of it or nothing."""
 
@@ -100,7 +99,7 @@ def load(name: str) -> Translator:
     """Opens a model, ready to translate."""
     folder = find(name)
     verify(folder)
-    config = parse(ModelConfig, json.loads((folder / "config.json").read_text("utf-8")), str(folder / "config.json"))
-    model = config.build()
+    path = folder / "config.json"
+    model = read_model(json.loads(path.read_text("utf-8")), str(path)).build()
     load_tensors(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
     return Translator(model, *load_tokenizers(folder))

@@ -1,19 +1,22 @@
 """A recipe = data + tokenizer + model + training. The types of its fields are the registry of what there is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from regard.config import Config, Natural, Positive, Problem, Rate, override, parse, read_toml
 from regard.data import tokenizer
 from regard.data.sources import DatesConfig, ParallelConfig
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.recipes import find
 
 DataConfig = Annotated[ParallelConfig | DatesConfig, Field(discriminator="kind")]
-ModelConfig = TransformerConfig
+AnyModelConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
+ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
 Number = Annotated[float, Field(gt=0)]
 
 
@@ -87,6 +90,16 @@ class Recipe(Config):
                 yield Problem(f"model.{name}", text, size)
         if self.model.pad_id != tokenizer.PAD:
             yield Problem("model.pad_id", f"the tokenizer pads with {tokenizer.PAD}; leave it out", self.model.pad_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model(Config):
+    model: ModelConfig
+
+
+def read_model(data: Mapping[str, Any], source: str) -> AnyModelConfig:
+    """The config of a model, of whatever kind."""
+    return parse(_Model, {"model": data}, source).model
 
 
 def read(name: str, overrides: Sequence[str] = ()) -> Recipe:

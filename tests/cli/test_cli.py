@@ -85,7 +85,7 @@ def test_describe_counts_parameters_and_names_attentions() -> None:
 def test_describe_shows_a_table_with_layers_of_one_make_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         "[data]\nkind = 'dates'\n[tokenizer]\nvocab_size = 10\n[train]\nsteps = 1\n"
-        "[model]\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
+        "[model]\nkind = 'transformer'\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
         "positions = 'none'\nnorm_placement = 'post'\n"
     )
     lines = [line.split() for line in regard("describe", "mine.toml", directory=tmp_path).stdout.splitlines()]

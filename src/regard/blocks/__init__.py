@@ -6,6 +6,7 @@ Names end in their shape, one letter a dimension, the same letters in the whole 
     T query length     K head width          P patches
     S key length       D width               M width of the memory, where it is not D
     L layers           F feed-forward width  E any other width
+    N tokens of a batch in a row             W width of a beam
                                              A width in which additive scores are formed
                                              C channels of a convolution
 

@@ -25,7 +25,7 @@ from regard.data.corpus import Corpus, encoded
 from regard.data.sources import Part
 from regard.data.tokenizer import PAD, Tokenizer
 from regard.evaluation import bleu
-from regard.recipe import ModelConfig, Recipe
+from regard.recipe import AnyModelConfig, Recipe
 from regard.tasks import translation
 from regard.training import checkpoint
 from regard.training.report import Report
@@ -118,7 +118,7 @@ class Training:
         )
         return corpus
 
-    def _model_config(self) -> ModelConfig:
+    def _model_config(self) -> AnyModelConfig:
         """The model's config with the vocabulary that the tokenizer really has."""
         source_size = None if self.source is self.target else self.source.vocab_size
         return replace(self.recipe.model, vocab_size=self.target.vocab_size, source_vocab_size=source_size)

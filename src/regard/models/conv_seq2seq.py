@@ -1,0 +1,153 @@
+"""Convolutional encoder-decoder: gated convolutions, with attention in every layer of the decoder (Gehring et al.
+2017).
+
+Nothing is recurrent, so that all positions are computed at once; each layer sees a few neighbours more. What differs
+from the paper: keys and values of the source are projected, as in a Transformer with one head.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from regard.blocks import masks
+from regard.blocks.attention import KeyValue, MultiHeadAttention
+from regard.blocks.convolution import GatedConvolution
+from regard.blocks.dropout import Dropout
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.positions import Learned, Positions
+from regard.config import Config, Natural, Positive, Problem, Rate
+
+HALF = 0.5**0.5  # the sum of two numbers of variance 1, times this, has variance 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvSeq2SeqConfig(Config):
+    """A convolutional encoder-decoder's shape."""
+
+    kind: Literal["conv_seq2seq"] = "conv_seq2seq"
+    vocab_size: Positive
+    """Tokens of the target; of both languages where they share one vocabulary."""
+    source_vocab_size: Positive | None = None
+    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    pad_id: Natural = 0
+    width: Positive = 256
+    encoder_layers: Positive = 4
+    decoder_layers: Positive = 3
+    kernel: Positive = 3
+    context: Positive = 1024
+    """Longest sequence that has positions."""
+    dropout: Rate = 0.1
+
+    def problems(self) -> Iterator[Problem]:
+        """Values that cannot go together."""
+        if self.kernel % 2 == 0:
+            yield Problem("kernel", "has no middle; choose an odd one", self.kernel)
+
+    def build(self) -> "ConvSeq2Seq":
+        """The model, with fresh weights."""
+        return ConvSeq2Seq(self)
+
+
+@dataclass(frozen=True)
+class ConvState:
+    """Where the decoder is: what each layer sees of the source, and of its own last inputs."""
+
+    memories: tuple[KeyValue, ...]
+    memory_allowed: Tensor
+    pasts: tuple[Tensor, ...]
+    length: int
+
+    def reorder(self, index_B: Tensor) -> "ConvState":
+        """The state of the sentences that `index_B` names."""
+        return ConvState(
+            tuple(memory.reorder(index_B) for memory in self.memories),
+            self.memory_allowed.index_select(0, index_B),
+            tuple(past.index_select(0, index_B) for past in self.pasts),
+            self.length,
+        )
+
+
+class ConvSeq2Seq(nn.Module):
+    """Convolutions on both sides. The output layer is the target's embedding."""
+
+    def __init__(self, config: ConvSeq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.target_embedding = TokenEmbedding(config.vocab_size, width)
+        self.source_embedding = (
+            TokenEmbedding(config.source_vocab_size, width) if config.source_vocab_size else self.target_embedding
+        )
+        self.source_positions = Positions(Learned(width, config.context))
+        self.target_positions = Positions(Learned(width, config.context))
+        self.dropout = Dropout(config.dropout)
+        self.encoder = nn.ModuleList(
+            GatedConvolution(width, config.kernel, causal=False) for _ in range(config.encoder_layers)
+        )
+        self.decoder = nn.ModuleList(ConvDecoderLayer(width, config.kernel) for _ in range(config.decoder_layers))
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        return self.target_embedding.logits(self.hidden(source_BS, target_BT))
+
+    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """A vector for each target token, from which the next one is read."""
+        memory_BSD, allowed = self.encode(source_BS)
+        x_BTD = self.dropout(self.target_positions(self.target_embedding(target_BT)))
+        for layer in self.decoder:
+            x_BTD = layer(self.dropout(x_BTD), memory_BSD, allowed)
+        return self.dropout(x_BTD)
+
+    def output_weight(self) -> Tensor:
+        """The matrix of the output layer."""
+        return self.target_embedding.weight
+
+    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory, and which of it may be seen."""
+        is_padding_BS = source_BS == self.config.pad_id
+        embedded_BSD = self.dropout(self.source_positions(self.source_embedding(source_BS)))
+        x_BSD = embedded_BSD
+        for layer in self.encoder:
+            x_BSD = (x_BSD + layer(self.dropout(x_BSD), is_padding_BS)) * HALF
+        return (x_BSD + embedded_BSD) * HALF, masks.padding(is_padding_BS)
+
+    def start(self, source_BS: Tensor) -> ConvState:
+        """Reads the source."""
+        memory_BSD, allowed = self.encode(source_BS)
+        memories = tuple(layer.attention.remember(memory_BSD) for layer in self._layers())
+        pasts = tuple(layer.convolution.begin(source_BS.size(0)) for layer in self._layers())
+        return ConvState(memories, allowed, pasts, 0)
+
+    def step(self, tokens_B: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
+        """Takes in one token of each sentence; gives logits for the next one."""
+        x_B1D = self.target_positions(self.target_embedding(tokens_B[:, None]), state.length)
+        pasts = []
+        for layer, memory, past in zip(self._layers(), state.memories, state.pasts, strict=True):
+            y_B1D, past = layer.convolution.step(x_B1D, past)
+            x_B1D = layer.join(x_B1D, y_B1D, memory, state.memory_allowed)
+            pasts.append(past)
+        logits_BV = self.target_embedding.logits(x_B1D)[:, 0]
+        return logits_BV, ConvState(state.memories, state.memory_allowed, tuple(pasts), state.length + 1)
+
+    def _layers(self) -> "Iterator[ConvDecoderLayer]":
+        return (layer for layer in self.decoder if isinstance(layer, ConvDecoderLayer))
+
+
+class ConvDecoderLayer(nn.Module):
+    """A causal gated convolution, then a look at the source, both added to x."""
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(width, kernel, causal=True)
+        self.attention = MultiHeadAttention(width, heads=1)
+
+    def forward(self, x_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor) -> Tensor:
+        """x, after it has looked back and at the source."""
+        return self.join(x_BTD, self.convolution(x_BTD), memory, allowed)
+
+    def join(self, x_BTD: Tensor, y_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor) -> Tensor:
+        """Adds to x what the convolution made of it, and what that finds in the source."""
+        y_BTD = (y_BTD + self.attention(y_BTD, memory, allowed)) * HALF
+        return (x_BTD + y_BTD) * HALF

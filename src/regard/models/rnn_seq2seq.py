@@ -1,0 +1,123 @@
+"""Recurrent encoder-decoder with attention (Bahdanau et al. 2015), or without (Sutskever et al. 2014).
+
+The encoder reads the source in both directions; the decoder looks, before each word it writes, at all that was read.
+With `attention = "none"`, all that it knows of the source is squeezed into its first state.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.dropout import Dropout
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.recurrent import AttentiveCell, Cell, CellState, RecurrentEncoder
+from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
+from regard.config import Config, Natural, Positive, Problem, Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class RnnSeq2SeqConfig(Config):
+    """A recurrent encoder-decoder's shape."""
+
+    kind: Literal["rnn_seq2seq"] = "rnn_seq2seq"
+    vocab_size: Positive
+    """Tokens of the target; of both languages where they share one vocabulary."""
+    source_vocab_size: Positive | None = None
+    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    pad_id: Natural = 0
+    cell: Cell = "gru"
+    attention: Literal["none", "dot", "scaled_dot", "additive", "location_aware"] = "additive"
+    width: Positive = 256
+    encoder_layers: Positive = 1
+    decoder_layers: Positive = 1
+    bidirectional: bool = True
+    dropout: Rate = 0.1
+
+    def problems(self) -> Iterator[Problem]:
+        """Values that cannot go together."""
+        if self.bidirectional and self.width % 2:
+            yield Problem("width", "half of it reads in each direction; choose an even one", self.width)
+
+    def build(self) -> "RnnSeq2Seq":
+        """The model, with fresh weights."""
+        return RnnSeq2Seq(self)
+
+
+class RnnSeq2Seq(nn.Module):
+    """Reads with one recurrent network, writes with another. The output layer is the target's embedding."""
+
+    def __init__(self, config: RnnSeq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.target_embedding = TokenEmbedding(config.vocab_size, width)
+        self.source_embedding = (
+            TokenEmbedding(config.source_vocab_size, width) if config.source_vocab_size else self.target_embedding
+        )
+        self.dropout = Dropout(config.dropout)
+        self.encoder = RecurrentEncoder(
+            config.cell,
+            width,
+            width // 2 if config.bidirectional else width,
+            layers=config.encoder_layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+        )
+        self.decoder = AttentiveCell(
+            config.cell,
+            width,
+            width,
+            memory_width=width,
+            attention=_attention(config),
+            layers=config.decoder_layers,
+            dropout=config.dropout,
+        )
+        # what is said depends on the word before, the state and the context
+        self.read = nn.Linear(width + self.decoder.out_width, width)
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        return self.target_embedding.logits(self.hidden(source_BS, target_BT))
+
+    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """A vector for each target token, from which the next one is read."""
+        state = self.start(source_BS)
+        given_BTD = self.dropout(self.target_embedding(target_BT))
+        outputs = []
+        for x_BD in given_BTD.unbind(1):
+            out, state = self.decoder(x_BD, state)
+            outputs.append(out)
+        return self._read(given_BTD, torch.stack(outputs, dim=1))
+
+    def output_weight(self) -> Tensor:
+        """The matrix of the output layer."""
+        return self.target_embedding.weight
+
+    def start(self, source_BS: Tensor) -> CellState:
+        """Reads the source."""
+        is_padding_BS = source_BS == self.config.pad_id
+        memory_BSD, final_BD = self.encoder(self.dropout(self.source_embedding(source_BS)), is_padding_BS)
+        return self.decoder.start(self.dropout(memory_BSD), final_BD, is_padding_BS)
+
+    def step(self, tokens_B: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """Takes in one token of each sentence; gives logits for the next one."""
+        x_B1D = self.target_embedding(tokens_B[:, None])
+        out, state = self.decoder(x_B1D[:, 0], state)
+        return self.target_embedding.logits(self._read(x_B1D, out[:, None]))[:, 0], state
+
+    def _read(self, x_BTD: Tensor, out_BTE: Tensor) -> Tensor:
+        return self.dropout(self.read(torch.cat((x_BTD, out_BTE), dim=2)).tanh())
+
+
+def _attention(config: RnnSeq2SeqConfig) -> ScoredAttention | None:
+    width = config.width
+    if config.attention == "none":
+        return None
+    if config.attention == "additive":
+        return ScoredAttention(AdditiveScore(width, width, width))
+    if config.attention == "location_aware":
+        return ScoredAttention(LocationAwareScore(width, width, width))
+    return ScoredAttention(DotScore(width, width, scaled=config.attention == "scaled_dot"))

@@ -1,5 +1,6 @@
 """`regard train`: a recipe in, a model out."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -21,6 +22,8 @@ def train(
         regard train translate/transformer data.train=my.en-de.tsv run=runs/mine
 
         regard train translate/transformer 'data.train={path="train.en", target="train.de"}' train.minutes=30
+
+        torchrun --nproc-per-node 2 -m regard train translate/transformer data.train=my.en-de.tsv
     """
     from rich.console import Console
 
@@ -29,11 +32,12 @@ def train(
     from regard.training.report import Report
 
     chosen = recipe.read(name, overrides or [])
-    training = Training(chosen, Report(Console(stderr=True)))
+    training = Training(chosen, Report(Console(stderr=True, quiet=bool(int(os.environ.get("RANK", 0))))))
     try:
         folder = training.train()
     except KeyboardInterrupt:
         raise ValueError(
             f"stopped at step {training.state.step:,}; the same command goes on from the last checkpoint"
         ) from None
-    typer.echo(f'{folder}: the model. Try: regard translate --model {chosen.run} "..."')
+    if training.group.is_first:
+        typer.echo(f'{folder}: the model. Try: regard translate --model {chosen.run} "..."')

@@ -28,6 +28,7 @@ from regard.evaluation import bleu
 from regard.recipe import AnyModelConfig, Recipe
 from regard.tasks import translation
 from regard.training import checkpoint
+from regard.training.distributed import Group
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
 
@@ -53,14 +54,17 @@ class Training:
 
     def __init__(self, recipe: Recipe, report: Report) -> None:
         self.recipe, self.config, self.report = recipe, recipe.train, report
+        self.group = Group()
         self.run = Path(recipe.run)
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
-        self._claim()
-        self.source, self.target = self._tokenizers()
         parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
-        corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
-        valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
+        with self.group.one_after_the_other():
+            if self.group.is_first:
+                self._claim()
+            self.source, self.target = self._tokenizers()
+            corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
+            valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
         self.batches = Batches(corpora, self.config.batch_tokens, recipe.seed)
         self.valid = Batches(valid, self.config.batch_tokens, seed=0)
         self.valid_pairs = list(islice(chain.from_iterable(part.read() for part in valid_parts), BLEU_SENTENCES))
@@ -141,11 +145,14 @@ class Training:
         for name, parameter in self.parameters.items():
             for key, value in self.optimizer.state[parameter].items():
                 result[f"optimizer.{key}.{name}"] = value
-        return {**result, "random": torch.get_rng_state()}
+        return result
 
     def save(self) -> None:
         """Writes a checkpoint."""
-        checkpoint.save(self.run, self.state.step, self._tensors(), dataclasses.asdict(self.state))
+        random = {f"random.{rank}": state for rank, state in enumerate(self.group.gather(torch.get_rng_state()))}
+        if self.group.is_first:
+            checkpoint.save(self.run, self.state.step, {**self._tensors(), **random}, dataclasses.asdict(self.state))
+        self.group.wait()
 
     def _resume(self) -> None:
         found = checkpoint.load(self.run, self.report.say)
@@ -160,9 +167,19 @@ class Training:
             for name, parameter in self.parameters.items():
                 keys = ("step", "exp_avg", "exp_avg_sq")
                 self.optimizer.state[parameter] = {key: tensors[f"optimizer.{key}.{name}"] for key in keys}
-            torch.set_rng_state(tensors["random"])
+            self._resume_random(tensors)
             self.report.say(f"going on from step {self.state.step:,}")
-        self.report.open(self.run / "log.jsonl", self.state.step)
+        elif self.group.rank:
+            torch.manual_seed(self.recipe.seed + self.group.rank)  # or else all would drop out the same
+        if self.group.is_first:
+            self.report.open(self.run / "log.jsonl", self.state.step)
+
+    def _resume_random(self, tensors: dict[str, Tensor]) -> None:
+        if sum(name.startswith("random.") for name in tensors) == self.group.world:
+            torch.set_rng_state(tensors[f"random.{self.group.rank}"])
+        else:
+            # another number of processes than before: what is drawn is another, as are the shares of a batch
+            torch.manual_seed(self.recipe.seed + 1_000_003 * self.state.step + self.group.rank)
 
     # training
 
@@ -200,7 +217,10 @@ class Training:
                     self.save()
         finally:
             self.report.close()
-        self._save_model(self.run / "last")
+        if self.group.is_first:
+            with self._averaged():
+                self._write_model(self.run / "last", {})
+        self.group.wait()
         return self.run / "model"
 
     def _timed_step(self) -> None:
@@ -208,10 +228,12 @@ class Training:
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
         loss, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
-        seconds = time.perf_counter() - start
+        (seconds,) = self.group.from_first([time.perf_counter() - start])
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
         self.state.seconds += seconds
+        if not self.group.is_first:
+            return
         self.report.step(self.progress, f"step {self.state.step:,}  loss {loss:.3f}  {tokens / seconds:,.0f} tokens/s")
         if self.state.step % 50 == 0:
             self.report.log(step=self.state.step, loss=loss, rate=rate, tokens_per_second=tokens / seconds)
@@ -220,13 +242,16 @@ class Training:
         """One step on several batches: the loss of a token, and the number of target tokens."""
         self.model.train()
         tokens = sum(int((batch.next_BT != PAD).sum()) for batch in batches)
-        total = 0.0
-        for batch in batches:
+        total = torch.zeros(1, dtype=torch.float64)
+        for batch in (whole.share(self.group.rank, self.group.world) for whole in batches):
+            if not len(batch.source_BS):  # fewer sentences than processes
+                continue
             smooth, plain, _ = translation.loss(self.model, batch, self.config.smoothing)
             if not torch.isfinite(smooth):
                 self._stop_for_nan(batch)
             (smooth / tokens).backward()
             total += float(plain)
+        self.group.sum_([total, *(_gradient(parameter) for parameter in self.parameters.values())])
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -237,7 +262,7 @@ class Training:
             keep = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
             with torch.no_grad():
                 torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
-        return total / tokens, tokens
+        return float(total) / tokens, tokens
 
     def _stop_for_nan(self, batch: Batch) -> None:
         path = self.run / "bad-batch.safetensors"
@@ -260,6 +285,12 @@ class Training:
 
     def validate(self) -> None:
         """Loss and BLEU on the validation pairs; the best model so far is kept."""
+        if self.group.is_first:
+            self._validate()
+        self.state.best, stale = self.group.from_first([self.state.best, self.state.stale])
+        self.state.stale = int(stale)
+
+    def _validate(self) -> None:
         with self._averaged():
             values = self._validation_values()
             if values["valid_loss"] < self.state.best:
@@ -285,15 +316,17 @@ class Training:
         scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
         return {"valid_loss": total / count, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
 
-    def _save_model(self, folder: Path) -> None:
-        with self._averaged():
-            self._write_model(folder, {})
-
     def _write_model(self, folder: Path, values: dict[str, Any]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
         lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
         lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
         library.save(folder, self.model_config, library.tensors(self.model), self.source, self.target, "\n".join(lines))
+
+
+def _gradient(parameter: torch.nn.Parameter) -> Tensor:
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
 
 
 _MAY_CHANGE = {"run", "threads", "train.steps", "train.epochs", "train.minutes", "train.patience", "train.checkpoint"}

@@ -1,0 +1,102 @@
+"""Two processes train as one does: with the same global batches, in float64, without dropout."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from helpers import assert_same
+from regard.training.distributed import Group
+
+SCRIPT = """
+import sys, torch
+torch.set_default_dtype(torch.float64)
+from rich.console import Console
+from regard.recipe import read
+from regard.training.loop import Training
+from regard.training.report import Report
+Training(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
+"""
+SMALL = [
+    "data.pairs=200", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.0",
+    "train.epochs=9", "train.batch_tokens=300", "train.validate=5", "train.checkpoint=5", "train.warmup=3",
+    "train.accumulate=2", "threads=1",
+]  # fmt: skip
+
+
+def train(folder: Path, run: Path, processes: int, *changes: str) -> Path:
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(launcher if processes > 1 else []), str(script), *SMALL, f"run={run}", *changes]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return run
+
+
+def losses(run: Path) -> list[float]:
+    lines = (run / "log.jsonl").read_text().splitlines()
+    return [json.loads(line)["valid_loss"] for line in lines if "valid_loss" in line]
+
+
+def test_exchanges_come_in_the_order_of_the_tensors(monkeypatch) -> None:
+    group, order = Group(), []
+    group.world = 2
+
+    def double(tensor: torch.Tensor) -> None:
+        order.append(tensor.dtype)
+        tensor.mul_(2)
+
+    monkeypatch.setattr("torch.distributed.all_reduce", double)
+    kinds = [torch.float64, torch.int64, torch.float32, torch.float16, torch.int32, torch.float64]
+    tensors = [torch.full((2, 3), i + 1).to(kind) for i, kind in enumerate(kinds)]
+    group.sum_(tensors)
+    assert order == kinds[:-1]
+    assert [tensor[0, 0].item() for tensor in tensors] == [2, 4, 6, 8, 10, 12]
+
+
+def test_the_command_runs_under_torchrun(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
+    result = subprocess.run(
+        [*command, "train", "translate/dates", *SMALL, "model.dropout=0.1", "train.steps=3", f"run={tmp_path / 'run'}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("the model. Try") == 1
+    assert result.stderr.count("learning a vocabulary") == 1
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("single")
+    return train(folder, folder / "run", 1, "train.steps=12")
+
+
+def same_weights(one: Path, other: Path) -> None:
+    expected, got = (load_file(run / "last" / "model.safetensors") for run in (one, other))
+    for name, tensor in expected.items():
+        # two shares are summed in another order than one batch, and twelve steps pass it on
+        assert_same(got[name], tensor, tolerance=1e-9)
+
+
+def test_two_processes_give_the_losses_and_weights_of_one(single: Path, tmp_path: Path) -> None:
+    double = train(tmp_path, tmp_path / "run", 2, "train.steps=12")
+    assert losses(double) == pytest.approx(losses(single), abs=1e-9)
+    assert len(losses(single)) == 3
+    same_weights(single, double)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after) -> None:
+    # a schedule that does not depend on the length of the run, so that it may be cut in two
+    changes = ["train.schedule=constant", "train.cooldown=0.0"]
+    straight = train(tmp_path, tmp_path / "straight", 1, "train.steps=12", *changes)
+    run = train(tmp_path, tmp_path / "run", before, "train.steps=6", *changes)
+    train(tmp_path, run, after, "train.steps=12", *changes)
+    same_weights(straight, run)

@@ -3,8 +3,8 @@
     python benchmarks/train_step.py
 
 All have the same shape, with the norm after each sublayer, and dropout in the same places: on embeddings and on what
-each sublayer adds. They get the same batch of 64 pairs of 24 tokens, the same loss and AdamW; one step is forward,
-backward and update.
+each sublayer adds. They get the same batch of 64 pairs of 24 tokens, cross-entropy and AdamW; one step is forward,
+backward and update. Regard comes as it trains, with its own dropout and its own loss, which never forms all logits.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
 from harness import interleave, machine, report
+from regard.data.batches import Batch
 from regard.models.transformer import TransformerConfig
+from regard.tasks import translation
 
 VOCABULARY, WIDTH, HEADS, FF_WIDTH, LAYERS, DROPOUT = 8000, 256, 4, 1024, 3, 0.1
 BATCH, LENGTH = 64, 24
@@ -69,18 +71,23 @@ def marian() -> nn.Module:
     )
 
 
-def stepper(model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:
-    """A function that takes one training step."""
+def stepper(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[], None]:
+    """A function that takes one training step on a loss that is summed over tokens."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     chance = torch.Generator().manual_seed(0)
-    source_BS, target_BT, next_BT = (torch.randint(1, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3))
+    batch = Batch(*(torch.randint(1, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)))
 
     def step() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(logits(source_BS, target_BT).flatten(0, 1), next_BT.flatten()).backward()
+        (loss(batch) / batch.next_BT.numel()).backward()
         optimizer.step()
 
     return step
+
+
+def cross_entropy(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
+    """torch's own loss."""
+    return F.cross_entropy(logits_BTV.flatten(0, 1), next_BT.flatten(), reduction="sum")
 
 
 def main() -> None:
@@ -88,17 +95,21 @@ def main() -> None:
     torch.manual_seed(0)
     ours = TransformerConfig.preset("small", vocab_size=VOCABULARY, dropout=DROPOUT, norm_placement="post").build()
     theirs, hugging_face = TorchTransformer(), marian().train()
+
+    def marian_logits(batch: Batch) -> Tensor:
+        allowed = batch.source_BS != 0
+        return hugging_face(
+            input_ids=batch.source_BS, attention_mask=allowed, decoder_input_ids=batch.target_BT, use_cache=False
+        ).logits
+
     seconds = interleave(
         {
-            "Regard": stepper(ours, ours),
-            "torch.nn.Transformer": stepper(theirs, theirs),
+            "Regard": stepper(ours, lambda batch: translation.loss(ours, batch)[0]),
+            "torch.nn.Transformer": stepper(
+                theirs, lambda batch: cross_entropy(theirs(batch.source_BS, batch.target_BT), batch.next_BT)
+            ),
             "Hugging Face Marian": stepper(
-                hugging_face,
-                lambda source, target: (
-                    hugging_face(
-                        input_ids=source, attention_mask=source != 0, decoder_input_ids=target, use_cache=False
-                    ).logits
-                ),
+                hugging_face, lambda batch: cross_entropy(marian_logits(batch), batch.next_BT)
             ),
         }
     )

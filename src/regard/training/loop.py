@@ -29,6 +29,7 @@ from regard.recipe import AnyModelConfig, Recipe
 from regard.tasks import translation
 from regard.training import checkpoint
 from regard.training.distributed import Group
+from regard.training.memory import keep_memory
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
 
@@ -54,6 +55,7 @@ class Training:
 
     def __init__(self, recipe: Recipe, report: Report) -> None:
         self.recipe, self.config, self.report = recipe, recipe.train, report
+        keep_memory()
         self.group = Group()
         self.run = Path(recipe.run)
         if recipe.threads:

@@ -1,0 +1,27 @@
+import platform
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import resource, sys, torch
+from regard.training.memory import keep_memory
+torch.set_num_threads(1)
+if sys.argv[1] == "keep":
+    keep_memory()
+torch.ones(4_000_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    torch.ones(4_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to keep memory")
+def test_memory_that_is_kept_makes_no_page_faults() -> None:
+    faults = {
+        how: int(subprocess.run([sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("keep", "return")
+    }
+    assert faults["keep"] < faults["return"] / 10

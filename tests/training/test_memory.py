@@ -10,10 +10,11 @@ from regard.training.memory import keep_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_memory()
-torch.ones(4_000_000)
+for _ in range(20):  # until the heap is as large as it gets
+    torch.ones(12_000_000)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(20):
-    torch.ones(4_000_000)
+    torch.ones(12_000_000)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 

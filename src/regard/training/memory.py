@@ -1,7 +1,7 @@
 """Memory that is kept: large blocks are not given back to the system after each use.
 
-By default the C library does give them back, and gets new ones, page by page, at the next step: tens of thousands of page
-faults a step, for the same memory again and again.
+By default the C library does give them back, and gets new ones, page by page, at the next step: tens of thousands of
+page faults a step, for the same memory again and again.
 """
 
 import ctypes

@@ -60,10 +60,10 @@ class Training:
         self.run = Path(recipe.run)
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
-        parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
         with self.group.one_after_the_other():
             if self.group.is_first:
                 self._claim()
+            parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
             self.source, self.target = self._tokenizers()
             corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
             valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]

@@ -40,7 +40,7 @@ def copy_layer(ours: EncoderLayer | DecoderLayer, theirs: nn.Module) -> None:
         norm.load_state_dict(getattr(theirs, f"norm{i}").state_dict())
 
 
-def agree(got: Tensor, expected: Tensor, inputs: tuple[Tensor, ...]) -> None:
+def assert_agree(got: Tensor, expected: Tensor, inputs: tuple[Tensor, ...]) -> None:
     """In values and in gradients."""
     assert_same(got, expected)
     direction = torch.randn_like(expected)
@@ -58,7 +58,7 @@ def test_self_attention(dtype) -> None:
     x = torch.randn(3, 5, WIDTH, dtype=dtype, requires_grad=True)
     allowed = masks.padding(IS_PADDING) & masks.causal(5, 5)
     expected = theirs(x, x, x, key_padding_mask=IS_PADDING, attn_mask=~masks.causal(5, 5)[0, 0], need_weights=False)[0]
-    agree(ours(x, allowed=allowed), expected, (x,))
+    assert_agree(ours(x, allowed=allowed), expected, (x,))
 
 
 @DTYPES
@@ -69,7 +69,7 @@ def test_attention_to_a_memory_of_another_width(dtype) -> None:
     x = torch.randn(3, 4, WIDTH, dtype=dtype, requires_grad=True)
     memory = torch.randn(3, 5, 6, dtype=dtype, requires_grad=True)
     expected = theirs(x, memory, memory, key_padding_mask=IS_PADDING, need_weights=False)[0]
-    agree(ours(x, memory, masks.padding(IS_PADDING)), expected, (x, memory))
+    assert_agree(ours(x, memory, masks.padding(IS_PADDING)), expected, (x, memory))
 
 
 @DTYPES
@@ -85,7 +85,7 @@ def test_encoder_layer(dtype, placement, activation) -> None:
     ).to(dtype)
     copy_layer(ours, theirs)
     x = torch.randn(3, 5, WIDTH, dtype=dtype, requires_grad=True)
-    agree(ours(x, masks.padding(IS_PADDING)), theirs(x, src_key_padding_mask=IS_PADDING), (x,))
+    assert_agree(ours(x, masks.padding(IS_PADDING)), theirs(x, src_key_padding_mask=IS_PADDING), (x,))
 
 
 @DTYPES
@@ -100,4 +100,4 @@ def test_decoder_layer(dtype, placement) -> None:
     x = torch.randn(3, 4, WIDTH, dtype=dtype, requires_grad=True)
     memory = torch.randn(3, 5, WIDTH, dtype=dtype, requires_grad=True)
     expected = theirs(x, memory, tgt_mask=~masks.causal(4, 4)[0, 0], memory_key_padding_mask=IS_PADDING)
-    agree(ours(x, memory, masks.causal(4, 4), masks.padding(IS_PADDING)), expected, (x, memory))
+    assert_agree(ours(x, memory, masks.causal(4, 4), masks.padding(IS_PADDING)), expected, (x, memory))

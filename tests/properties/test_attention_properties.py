@@ -11,7 +11,7 @@ from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Rotary, make_positions
 
 
-def agree(inputs) -> None:
+def assert_agree(inputs) -> None:
     *tensors, allowed, scale = inputs
     fused = attend(*tensors, allowed, scale)
     explicit, weights = attend_explicitly(*tensors, allowed, scale)
@@ -28,12 +28,12 @@ def agree(inputs) -> None:
 
 @given(attention_inputs(torch.float64))
 def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float64(inputs) -> None:
-    agree(inputs)
+    assert_agree(inputs)
 
 
 @given(attention_inputs(torch.float32))
 def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float32(inputs) -> None:
-    agree(inputs)
+    assert_agree(inputs)
 
 
 @given(attention_inputs(torch.float64))

@@ -78,7 +78,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(folder, folder / "run", 1, "train.steps=12")
 
 
-def same_weights(one: Path, other: Path) -> None:
+def assert_same_weights(one: Path, other: Path) -> None:
     expected, got = (load_file(run / "last" / "model.safetensors") for run in (one, other))
     for name, tensor in expected.items():
         # two shares are summed in another order than one batch, and twelve steps pass it on
@@ -89,7 +89,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(single: Path, tmp_path
     double = train(tmp_path, tmp_path / "run", 2, "train.steps=12")
     assert losses(double) == pytest.approx(losses(single), abs=1e-9)
     assert len(losses(single)) == 3
-    same_weights(single, double)
+    assert_same_weights(single, double)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
@@ -99,4 +99,4 @@ def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after)
     straight = train(tmp_path, tmp_path / "straight", 1, "train.steps=12", *changes)
     run = train(tmp_path, tmp_path / "run", before, "train.steps=6", *changes)
     train(tmp_path, run, after, "train.steps=12", *changes)
-    same_weights(straight, run)
+    assert_same_weights(straight, run)

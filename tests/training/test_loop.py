@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,6 +149,26 @@ def test_the_same_command_on_a_finished_run_changes_nothing(straight: Path) -> N
     assert start(straight).is_over
     assert finish(straight).state.step > 0
     assert weights(straight) == before
+
+
+def test_death_after_the_last_checkpoint_costs_nothing(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    shutil.rmtree(run / "last")
+    finish(run)
+    assert weights(run) == weights(straight)
+
+
+def test_an_error_while_validating_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
+    training = start(tmp_path / "run")
+    next_batches = [next(training.batches) for _ in range(2)]
+    training.step(next_batches, 0.01)
+    before = {name: p.detach().clone() for name, p in training.parameters.items()}
+    averaged = training._averaged()
+    averaged.__enter__()
+    assert any(not torch.equal(before[name], p) for name, p in training.parameters.items())
+    assert not averaged.__exit__(RuntimeError, RuntimeError("stop"), None)  # the error goes on its way
+    assert all(torch.equal(before[name], p) for name, p in training.parameters.items())
 
 
 def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:

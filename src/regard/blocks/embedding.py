@@ -39,3 +39,11 @@ class TokenEmbedding(nn.Module):
         """The score of every token of the vocabulary at each position."""
         expect("x", x_BTD, "batch", "length", self.width)
         return F.linear(x_BTD, self.weight)
+
+
+def make_embeddings(
+    vocab_size: int, source_vocab_size: int | None, width: int
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """The tables of target and source; one table for both, if the source has no vocabulary of its own."""
+    target = TokenEmbedding(vocab_size, width)
+    return target, target if source_vocab_size is None else TokenEmbedding(source_vocab_size, width)

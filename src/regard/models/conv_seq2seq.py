@@ -15,7 +15,7 @@ from regard.blocks import masks
 from regard.blocks.attention import KeyValue, MultiHeadAttention
 from regard.blocks.convolution import GatedConvolution
 from regard.blocks.dropout import Dropout
-from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.embedding import make_embeddings
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Natural, Positive, Problem, Rate
 
@@ -76,9 +76,8 @@ class ConvSeq2Seq(nn.Module):
         super().__init__()
         self.config = config
         width = config.width
-        self.target_embedding = TokenEmbedding(config.vocab_size, width)
-        self.source_embedding = (
-            TokenEmbedding(config.source_vocab_size, width) if config.source_vocab_size else self.target_embedding
+        self.target_embedding, self.source_embedding = make_embeddings(
+            config.vocab_size, config.source_vocab_size, width
         )
         self.source_positions = Positions(Learned(width, config.context))
         self.target_positions = Positions(Learned(width, config.context))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.dropout import Dropout
-from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.embedding import make_embeddings
 from regard.blocks.recurrent import AttentiveCell, Cell, CellState, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
 from regard.config import Config, Natural, Positive, Problem, Rate
@@ -53,9 +53,8 @@ class RnnSeq2Seq(nn.Module):
         super().__init__()
         self.config = config
         width = config.width
-        self.target_embedding = TokenEmbedding(config.vocab_size, width)
-        self.source_embedding = (
-            TokenEmbedding(config.source_vocab_size, width) if config.source_vocab_size else self.target_embedding
+        self.target_embedding, self.source_embedding = make_embeddings(
+            config.vocab_size, config.source_vocab_size, width
         )
         self.dropout = Dropout(config.dropout)
         self.encoder = RecurrentEncoder(

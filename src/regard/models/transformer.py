@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.blocks import masks
 from regard.blocks.attention import Cache, KeyValue
 from regard.blocks.dropout import Dropout
-from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.embedding import make_embeddings
 from regard.blocks.feedforward import Activation
 from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.norms import NormKind, Placement, make_norm
@@ -115,10 +115,8 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        token_width = _token_width(config)
-        self.target_embedding = TokenEmbedding(config.vocab_size, token_width)
-        self.source_embedding = (
-            TokenEmbedding(config.source_vocab_size, token_width) if config.source_vocab_size else self.target_embedding
+        self.target_embedding, self.source_embedding = make_embeddings(
+            config.vocab_size, config.source_vocab_size, _token_width(config)
         )
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)

@@ -11,9 +11,10 @@ from regard.blocks.loss import linear_cross_entropy
 from regard.data.batches import Batch, make_batch, pad
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam, Hypothesis
+from regard.models.interface import Autoregressive
 
 
-class EncoderDecoder(Protocol):
+class EncoderDecoder(Autoregressive, Protocol):
     """What translation asks of a model."""
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
@@ -22,14 +23,6 @@ class EncoderDecoder(Protocol):
 
     def output_weight(self) -> Tensor:
         """The matrix that turns such a vector into logits."""
-        ...
-
-    def start(self, inputs: Any) -> Any:
-        """Reads the source."""
-        ...
-
-    def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Writes one token."""
         ...
 
 
@@ -47,7 +40,7 @@ class Translation:
 
     text: str
     score: float
-    """Log-probability a token."""
+    """Log-probability a token, or what another length penalty makes of it."""
     cut: bool
     """It had to end because it was as long as it may be."""
 

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -207,10 +207,9 @@ class Training:
 
     def train(self) -> Path:
         """Trains until the budget is used up; gives the folder of the best model."""
-        if self.is_over:
-            self.report.say(f"{self.run}: finished at step {self.state.step:,}")
-            return self.run / "model"
         try:
+            if self.is_over:
+                self.report.say(f"{self.run}: finished at step {self.state.step:,}")
             while not self.is_over:
                 self._timed_step()
                 if self.is_over or self.state.step % self.config.validate == 0:
@@ -277,13 +276,17 @@ class Training:
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """Inside, the model has its averaged weights."""
-        mine = {name: p.detach().clone() for name, p in self.parameters.items()} if self.average else {}
-        for weights in (self.average, mine):
-            with torch.no_grad():
-                for name, tensor in weights.items():
-                    self.parameters[name].copy_(tensor)
-            if weights is self.average:
-                yield
+        mine = {name: self.parameters[name].detach().clone() for name in self.average}
+        self._set_weights(self.average)
+        try:
+            yield
+        finally:
+            self._set_weights(mine)
+
+    @torch.no_grad()
+    def _set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        for name, tensor in weights.items():
+            self.parameters[name].copy_(tensor)
 
     def validate(self) -> None:
         """Loss and BLEU on the validation pairs; the best model so far is kept."""

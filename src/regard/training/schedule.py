@@ -15,4 +15,4 @@ def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
         "cosine": (1 + math.cos(math.pi * progress)) / 2,
     }[config.schedule]
     cooldown = min(1.0, (1 - progress) / config.cooldown) if config.cooldown else 1.0
-    return config.learning_rate * min(warmup, 1.0) * shape * max(0.0, cooldown)
+    return config.learning_rate * warmup * shape * max(0.0, cooldown)

@@ -1,13 +1,16 @@
-"""One training step of a *small* encoder-decoder (3+3 layers, width 256), beside torch.nn.Transformer and Marian.
+"""One training step of a *small* encoder-decoder (3+3 layers, width 256), beside other libraries'.
 
     python benchmarks/train_step.py
 
 All have the same shape, with the norm after each sublayer, and dropout in the same places: on embeddings and on what
-each sublayer adds. They get the same batch of 64 pairs of 24 tokens, cross-entropy and AdamW; one step is forward,
-backward and update. Regard comes as it trains, with its own dropout and its own loss, which never forms all logits.
+each sublayer adds. They get the same batch of 64 pairs of 24 tokens, cross-entropy with label smoothing of 0.1 and
+AdamW; one step is forward, backward and update. Regard comes as it trains, with its own dropout and its own loss, which
+never forms all logits. JoeyNMT takes part where it is installed (it needs an environment of its own, because it asks
+for an old protobuf), with its own loss, and with dropout inside its attention and feed-forward layers, too.
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +22,7 @@ from regard.data.batches import Batch
 from regard.models.transformer import TransformerConfig
 from regard.tasks import translation
 
-VOCABULARY, WIDTH, HEADS, FF_WIDTH, LAYERS, DROPOUT = 8000, 256, 4, 1024, 3, 0.1
+VOCABULARY, WIDTH, HEADS, FF_WIDTH, LAYERS, DROPOUT, SMOOTHING = 8000, 256, 4, 1024, 3, 0.1, 0.1
 BATCH, LENGTH = 64, 24
 
 
@@ -71,11 +74,55 @@ def marian() -> nn.Module:
     )
 
 
+def joey() -> tuple[nn.Module, Callable[[Batch], Tensor]] | None:
+    """JoeyNMT's model in the same shape and the loss of a batch, if it is installed."""
+    try:
+        from joeynmt.model import build_model
+        from joeynmt.vocabulary import Vocabulary
+    except ImportError:
+        return None
+    specials = SimpleNamespace(
+        **{f"{name}_token": f"<{name}>" for name in ("unk", "pad", "bos", "eos")},
+        **{f"{name}_id": i for i, name in enumerate(("unk", "pad", "bos", "eos"))},
+        sep_token=None,
+        lang_tags=[],
+    )
+    vocabulary = Vocabulary([str(i) for i in range(VOCABULARY - 4)], specials)
+    half = {
+        "type": "transformer",
+        "num_layers": LAYERS,
+        "num_heads": HEADS,
+        "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": DROPOUT},
+        "hidden_size": WIDTH,
+        "ff_size": FF_WIDTH,
+        "dropout": DROPOUT,
+        "layer_norm": "post",
+    }
+    model = build_model(
+        {"encoder": half, "decoder": half, "tied_embeddings": True, "tied_softmax": True}, vocabulary, vocabulary
+    )
+    model.loss_function = ("crossentropy", SMOOTHING)
+
+    def loss(batch: Batch) -> Tensor:
+        return model(
+            return_type="loss",
+            src=batch.source_BS,
+            trg_input=batch.target_BT,
+            trg=batch.next_BT,
+            src_mask=(batch.source_BS != 1)[:, None],
+            trg_mask=(batch.next_BT != 1)[:, None],
+            src_length=torch.full((BATCH,), LENGTH),
+        )[0]
+
+    return model.train(), loss
+
+
 def stepper(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[], None]:
     """A function that takes one training step on a loss that is summed over tokens."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     chance = torch.Generator().manual_seed(0)
-    batch = Batch(*(torch.randint(1, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)))
+    # from 4 on, so that no library takes a token for padding
+    batch = Batch(*(torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -87,7 +134,7 @@ def stepper(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[], N
 
 def cross_entropy(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
     """torch's own loss."""
-    return F.cross_entropy(logits_BTV.flatten(0, 1), next_BT.flatten(), reduction="sum")
+    return F.cross_entropy(logits_BTV.flatten(0, 1), next_BT.flatten(), reduction="sum", label_smoothing=SMOOTHING)
 
 
 def main() -> None:
@@ -102,17 +149,16 @@ def main() -> None:
             input_ids=batch.source_BS, attention_mask=allowed, decoder_input_ids=batch.target_BT, use_cache=False
         ).logits
 
-    seconds = interleave(
-        {
-            "Regard": stepper(ours, lambda batch: translation.loss(ours, batch)[0]),
-            "torch.nn.Transformer": stepper(
-                theirs, lambda batch: cross_entropy(theirs(batch.source_BS, batch.target_BT), batch.next_BT)
-            ),
-            "Hugging Face Marian": stepper(
-                hugging_face, lambda batch: cross_entropy(marian_logits(batch), batch.next_BT)
-            ),
-        }
-    )
+    contenders = {
+        "Regard": stepper(ours, lambda batch: translation.loss(ours, batch, SMOOTHING)[0]),
+        "torch.nn.Transformer": stepper(
+            theirs, lambda batch: cross_entropy(theirs(batch.source_BS, batch.target_BT), batch.next_BT)
+        ),
+        "Hugging Face Marian": stepper(hugging_face, lambda batch: cross_entropy(marian_logits(batch), batch.next_BT)),
+    }
+    if (found := joey()) is not None:
+        contenders["JoeyNMT"] = stepper(*found)
+    seconds = interleave(contenders, rounds=20)
     print(machine())
     print(report(seconds, BATCH * LENGTH, "target tokens"))
 

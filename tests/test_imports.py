@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
+EXTRAS = {"explain/figures.py": {"matplotlib"}}
 
 
 def imported(path: Path) -> set[str]:
@@ -33,5 +35,19 @@ def test_what_is_imported_is_declared() -> None:
     declared = {re.split(r"[<>=\[]", line)[0] for line in project["dependencies"]}
     # pydantic brings its core
     packages = {"pydantic_core": "pydantic"}
-    used = {name.partition(".")[0] for path in SOURCE.rglob("*.py") for name in imported(path)} - {"regard"}
-    assert {packages.get(name, name) for name in used} <= declared
+    for path in SOURCE.rglob("*.py"):
+        used = {name.partition(".")[0] for name in imported(path)} - {"regard"}
+        optional = EXTRAS.get(path.relative_to(SOURCE).as_posix(), set())
+        assert {packages.get(name, name) for name in used} <= declared | optional, path
+
+
+@pytest.mark.parametrize("needy", EXTRAS)
+def test_what_needs_an_extra_is_imported_only_when_it_is_asked_for(needy) -> None:
+    module = "regard." + needy.removesuffix(".py").replace("/", ".")
+    code = (
+        "import pkgutil, sys, regard\n"
+        "for m in pkgutil.walk_packages(regard.__path__, 'regard.'):\n"
+        f"    if m.name not in ({module!r}, 'regard.__main__'): __import__(m.name)\n"
+        f"assert {module!r} not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -99,7 +99,7 @@ def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
         save_file(tensors, aside / "model.safetensors")
 
     reseal(folder, change)
-    with pytest.raises(ValueError, match="does not fit its config") as error:
+    with pytest.raises(ValueError, match="not what the config asks for") as error:
         regard.load(str(folder))
     for part in (
         "encoder.norm.bias is missing",
@@ -122,3 +122,14 @@ def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
         ValueError, match=r"config\.json: 1 problem\n  model.widht = 3: no such key; did you mean model.width\?"
     ):
         regard.load(str(folder))
+
+
+def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
+    make(tmp_path / "mine")
+    library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"), half=True, card="# Mine\n")
+    weights = load_file(tmp_path / "packed" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float16}
+    assert (tmp_path / "packed" / "README.md").read_text() == "# Mine\n"
+    assert regard.load(str(tmp_path / "packed")).translate(["we"])
+    with pytest.raises(ValueError, match="packed is there already"):
+        library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"))

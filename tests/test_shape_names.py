@@ -105,7 +105,9 @@ RUNS: dict[str, Callable[[], Any]] = {
     "recurrent": lambda: seq2seq(RnnSeq2SeqConfig(vocab_size=23, width=12, decoder_layers=2)),
     "recurrent, no attention": lambda: seq2seq(RnnSeq2SeqConfig(vocab_size=23, width=12, attention="none")),
     "convolutional": lambda: seq2seq(ConvSeq2SeqConfig(vocab_size=23, width=12)),
-    "loss": lambda: linear_cross_entropy(torch.randn(3, 6), torch.randn(9, 6), torch.tensor([0, 1, 2]), 0.1),
+    "loss": lambda: linear_cross_entropy(
+        torch.randn(3, 6), torch.randn(9, 6), torch.randn(9), torch.tensor([0, 1, 2]), 0.1
+    ),
     "memory of another width": lambda: MultiHeadAttention(8, 2, memory_width=6)(
         torch.randn(3, 4, 8), torch.randn(3, 5, 6)
     ),

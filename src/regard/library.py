@@ -1,24 +1,55 @@
-"""Models in folders: saved, found by name, opened.
+"""Models in folders: what kinds there are, saved, found by name, opened.
 
 A model is a folder with `config.json`, `model.safetensors`, its tokenizer and a card, `README.md`. Wherever a model is
-asked for, a run's folder means the best model of the run, and a bare name one that comes with Regard.
+asked for, a run's folder means the best model of the run, a bare name one that comes with Regard, and `hf:PATH` a
+folder of Hugging Face's.
 """
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.config import Config, parse
 from regard.data.tokenizer import Tokenizer
 from regard.folders import restore, verify, write_whole
-from regard.recipe import AnyModelConfig, read_model
+from regard.interop import marian
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator
 
+AnyModelConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
+ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
+FOREIGN = "hf:"
 ASSETS = Path(__file__).parent / "assets"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model(Config):
+    model: ModelConfig
+
+
+def read_config(data: Mapping[str, Any], source: str) -> AnyModelConfig:
+    """The config of a model, of whatever kind."""
+    return parse(_Model, {"model": data}, source).model
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a model's folder holds."""
+
+    config: AnyModelConfig
+    weights: Mapping[str, Tensor]
+    source: Tokenizer
+    target: Tokenizer
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -27,7 +58,7 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: Path) -> None:
+def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
     """Copies tensors into a model; all must be there and fit."""
     own = tensors(model)
     problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
@@ -38,7 +69,7 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: Path) -
         if name in loaded and loaded[name].shape != tensor.shape
     ]
     if problems:
-        raise ValueError("\n  ".join([f"{source}: does not fit its config", *sorted(problems)[:10]]))
+        raise ValueError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
     for name, tensor in own.items():
         tensor.copy_(loaded[name])
 
@@ -95,11 +126,47 @@ def find(name: str) -> Path:
     )
 
 
-def load(name: str) -> Translator:
-    """Opens a model, ready to translate."""
+def read(name: str) -> Contents:
+    """What is in a model's folder, once it is known to be whole; `hf:PATH` is a folder of Hugging Face's."""
+    if name.startswith(FOREIGN):
+        return Contents(*marian.read(Path(name.removeprefix(FOREIGN))))
     folder = find(name)
     verify(folder)
     path = folder / "config.json"
-    model = read_model(json.loads(path.read_text("utf-8")), str(path)).build()
-    load_tensors(model, read_tensors(folder / "model.safetensors"), folder / "model.safetensors")
-    return Translator(model, *load_tokenizers(folder))
+    config = read_config(json.loads(path.read_text("utf-8")), str(path))
+    return Contents(config, read_tensors(folder / "model.safetensors"), *load_tokenizers(folder))
+
+
+def convert(name: str, target: str, *, half: bool = False, card: str | None = None) -> None:
+    """Writes a model to a folder that is not there yet: one of ours, or, as `hf:PATH`, one of Hugging Face's.
+
+    Args:
+        half: weights take half the space, rounded to 11 bits; they are computed with in float32 all the same.
+        card: the text of the model's card.
+    """
+    contents = read(name)
+    weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
+    folder = Path(target.removeprefix(FOREIGN))
+    if folder.exists():
+        raise ValueError(f"{folder} is there already; choose another folder, or remove it")
+    if not target.startswith(FOREIGN):
+        card = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
+        save(folder, contents.config, weights, contents.source, contents.target, card)
+        return
+    config = contents.config
+    if not isinstance(config, TransformerConfig):
+        raise ValueError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
+
+    def fill(aside: Path) -> None:
+        marian.write(aside, config, weights, contents.source, contents.target)
+        (aside / "README.md").write_text(card or f"# {folder.name}\n\nWritten with Regard from {name}.\n", "utf-8")
+
+    write_whole(folder, fill)
+
+
+def load(name: str) -> Translator:
+    """Opens a model, ready to translate."""
+    contents = read(name)
+    model = contents.config.build()
+    load_tensors(model, contents.weights, f"the weights of {name}")
+    return Translator(model, contents.source, contents.target)

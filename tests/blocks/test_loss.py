@@ -14,36 +14,38 @@ def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, 
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(tokens, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(vocabulary, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(vocabulary, generator=generator, dtype=torch.float64, requires_grad=True)
     target = torch.randint(0, vocabulary, (tokens,), generator=generator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loss, "ROWS", rows)
-        smooth, plain = linear_cross_entropy(x, weight, target, smoothing)
-    expected = F.cross_entropy(x @ weight.T, target, reduction="sum", label_smoothing=smoothing)
+        smooth, plain = linear_cross_entropy(x, weight, bias, target, smoothing)
+    expected = F.cross_entropy(x @ weight.T + bias, target, reduction="sum", label_smoothing=smoothing)
     assert_same(smooth, expected)
-    assert_same(plain, F.cross_entropy(x @ weight.T, target, reduction="sum"))
+    assert_same(plain, F.cross_entropy(x @ weight.T + bias, target, reduction="sum"))
     assert not plain.requires_grad
+    learnt = (x, weight, bias)
     for got, wanted in zip(
-        torch.autograd.grad(smooth * 0.3, (x, weight)), torch.autograd.grad(expected * 0.3, (x, weight)), strict=True
+        torch.autograd.grad(smooth * 0.3, learnt), torch.autograd.grad(expected * 0.3, learnt), strict=True
     ):
         assert_same(got, wanted)
 
 
 def test_no_tokens_no_loss() -> None:
     x = torch.zeros(0, 6, requires_grad=True)
-    smooth, plain = linear_cross_entropy(x, torch.randn(5, 6), torch.zeros(0, dtype=torch.long), 0.1)
+    smooth, plain = linear_cross_entropy(x, torch.randn(5, 6), None, torch.zeros(0, dtype=torch.long), 0.1)
     assert smooth == plain == 0
     smooth.backward()
 
 
 def test_a_frozen_output_layer_gets_no_gradient() -> None:
     x, weight = torch.randn(3, 6, requires_grad=True), torch.randn(5, 6)
-    linear_cross_entropy(x, weight, torch.tensor([0, 1, 2]))[0].backward()
+    linear_cross_entropy(x, weight, None, torch.tensor([0, 1, 2]))[0].backward()
     assert x.grad is not None
     assert weight.grad is None
 
 
 def test_wrong_shapes_are_named() -> None:
     with pytest.raises(ValueError, match=r"x should have shape \(tokens, 6\), got \(3, 5\)"):
-        linear_cross_entropy(torch.zeros(3, 5), torch.zeros(7, 6), torch.zeros(3, dtype=torch.long))
+        linear_cross_entropy(torch.zeros(3, 5), torch.zeros(7, 6), None, torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"target should have shape \(3\), got \(4,\)"):
-        linear_cross_entropy(torch.zeros(3, 6), torch.zeros(7, 6), torch.zeros(4, dtype=torch.long))
+        linear_cross_entropy(torch.zeros(3, 6), torch.zeros(7, 6), None, torch.zeros(4, dtype=torch.long))

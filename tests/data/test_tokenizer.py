@@ -60,3 +60,19 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
         Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+@KINDS
+@given(text=st.text(alphabet=st.sampled_from("ab 1é\n\t\u00a0“漢.")))
+def test_every_token_belongs_to_one_of_the_words_that_spaces_part(kind, text) -> None:
+    tokenizer = TOKENIZERS[kind]
+    (tokens,) = tokenizer.encode([text])
+    words: dict[int, list[int]] = {}
+    for token, number in zip(tokens, tokenizer.words(tokens), strict=True):
+        words.setdefault(number, []).append(token)
+    (normal,) = tokenizer.decode([tokens])
+    words.pop(-1, None)
+    assert list(words) == list(range(len(words)))
+    assert [tokenizer.decode([part])[0].strip(" \t\n") for part in words.values()] == [
+        word.decode() for word in normal.encode().split()
+    ]

@@ -64,9 +64,62 @@ def test_json_has_scores_and_n_best(folder: Path) -> None:
     result = regard(folder, "translate", "-m", "mine", "--json", "--n-best", "3", "2 días")
     answer = json.loads(result.stdout)
     assert answer["source"] == "2 días"
-    scores = [t["score"] for t in answer["translations"]]
+    (sentence,) = answer["sentences"]
+    assert answer["translation"] == sentence["translations"][0]["text"]
+    scores = [t["score"] for t in sentence["translations"]]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
+
+
+def test_paragraphs_keep_their_lines_and_sentences_their_places(folder: Path) -> None:
+    document = "  2 days. 3 days!\n\n4 days\n"
+    whole = regard(folder, "translate", "-m", "mine", stdin=document).stdout
+    days = regard(folder, "translate", "-m", "mine", "2 days.", "3 days!", "4 days").stdout.splitlines()
+    assert whole == f"  {days[0]} {days[1]}\n\n{days[2]}\n"
+
+
+def test_alignments_of_own_and_given_translations(folder: Path) -> None:
+    (line,) = regard(folder, "translate", "-m", "mine", "--align", "May 5, 1955").stdout.splitlines()
+    text, _, links = line.partition(" ||| ")
+    targets = [int(link.split("-")[1]) for link in links.split()]
+    assert targets == list(range(len(text.split())))
+    assert {int(link.split("-")[0]) for link in links.split()} <= {0, 1, 2}
+    answer = json.loads(regard(folder, "translate", "-m", "mine", "--align", "--json", "May 5, 1955").stdout)
+    best = answer["sentences"][0]["translations"][0]
+    assert " ".join(f"{i}-{j}" for i, j in best["alignment"]) == links
+    assert best["source_words"] == ["May", "5,", "1955"]
+    assert [word["text"] for word in best["words"]] == text.split()
+    result = regard(folder, "score", "mine", "--source", "train.en", "--target", "train.es", "--align")
+    score, _, links = result.stdout.splitlines()[0].partition(" ||| ")
+    assert float(score) < 0
+    target = (folder / "train.es").read_text("utf-8").splitlines()[0]
+    assert len(links.split()) == len(target.split())
+
+
+def test_samples_and_prefixes(folder: Path) -> None:
+    arguments = ["translate", "-m", "mine", "--sample", "--n-best", "4", "--seed", "3", "May 5, 1955"]
+    drawn = regard(folder, *arguments).stdout
+    assert drawn == regard(folder, *arguments).stdout
+    assert len(set(drawn.splitlines())) > 1
+    assert regard(folder, "translate", "-m", "mine", "--prefix", "el 5", "May 5, 1955").stdout.startswith("el 5")
+
+
+def test_a_look_in_letters_and_as_a_picture(folder: Path) -> None:
+    drawn = regard(folder, "look", "-m", "mine", "May 5, 1955", "--target", "5 de mayo").stdout.splitlines()
+    assert drawn[0].split() == ["May", "5,", "1955"]
+    assert [line.split()[0] for line in drawn[1:]] == ["5", "de", "mayo"]
+    result = regard(folder, "look", "-m", "mine", "May 5, 1955", "-o", "new/look.png")
+    assert result.returncode == 0, result.stderr
+    assert (folder / "new/look.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_text_of_thousands_of_tokens_does_not_harm_the_others(folder: Path) -> None:
+    long = "May 5, " * 1000 + "x" * 1000
+    lines = regard(folder, "translate", "-m", "mine", "--beam", "1", stdin=f"2 days\n{long}\n3 days\n").stdout
+    assert (
+        lines.splitlines()[::2]
+        == regard(folder, "translate", "-m", "mine", "--beam", "1", "2 days", "3 days").stdout.splitlines()
+    )
 
 
 def test_evaluate_and_score(folder: Path) -> None:
@@ -96,6 +149,11 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["translate", "--model", "nowhere", "x"], "no model is at 'nowhere'"),
+        (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p is a probability above 0"),
+        (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: no such format for a picture; let it end in"),
+        (["look", "--model", "mine", ""], "there is nothing to look at in an empty text"),
+        (["train", "translate/transformer", "model.init=nowhere", "run=new"], "no model is at 'nowhere'"),
+        (["train", "translate/transformer", "model.init=3", "run=new"], "model.init = 3: should be the name"),
         (["translate", "--model", "mine", "--beam", "2", "--n-best", "3", "x"], "a beam of 2 gives 1 to 2 best, not 3"),
         (["train", "translate/transformer", "data.train=none.tsv", "run=new"], "none.tsv: no such file"),
         (["train", "translate/transformer", "data.train=train.en", "run=new"], "train.en, line 1: no tab between"),

@@ -81,7 +81,7 @@ def test_the_source_matters_and_every_parameter_gets_a_gradient(name) -> None:
 @MODELS
 def test_logits_are_the_output_layer_of_hidden(name) -> None:
     model, source, target = make(name), padded_tokens([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
-    assert_same(model(source, target), model.hidden(source, target) @ model.output_weight().T)
+    assert_same(model(source, target), model.hidden(source, target) @ model.output_parameters()[0].T)
     assert isinstance(model, Autoregressive)
     assert isinstance(model.start(source), State)
 

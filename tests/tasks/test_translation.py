@@ -71,3 +71,47 @@ def test_batches_hold_texts_of_like_length() -> None:
     batches = list(in_batches(lengths, tokens=12))
     assert batches == [[4], [2], [3, 0], [5]]
     assert sorted(i for batch in in_batches(lengths, 12, with_empty=True) for i in batch) == list(range(6))
+
+
+def test_words_have_the_scores_of_their_tokens() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    for found in translator.translate(TEXTS, penalty=0.0):
+        (best,) = found
+        assert " ".join(best.words) == " ".join(word.decode() for word in best.text.encode().split())
+        assert len(best.words) == len(best.word_scores)
+        assert all(score < 0 for score in best.word_scores)
+        assert sum(best.word_scores) > best.score  # the end and spaces have theirs
+
+
+def test_an_alignment_says_what_each_word_looked_at() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    (found,) = translator.translate(["the child eats  bread"], align=True)[0]
+    assert found.alignment.source == ("the", "child", "eats", "bread")
+    assert found.alignment.target == found.words
+    (given,) = translator.align(["the child eats  bread"], ["el niño come pan"])
+    assert given.target == ("el", "niño", "come", "pan")
+    assert [len(row) for row in given.weights] == [4, 4, 4, 4]
+    assert all(0 < sum(row) < 1 for row in given.weights)  # the end is looked at, too
+    assert translator.translate(["we"])[0][0].alignment is None
+
+
+def test_a_prefix_is_what_a_translation_begins_with() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    found = translator.translate(TEXTS, prefixes=["el niño", "", "x", "el"], n_best=2)
+    plain = translator.translate(TEXTS, n_best=2)
+    for translations, prefix in zip(found, ["el niño", "", "x", "el"], strict=True):
+        assert all(translation.text.startswith(prefix) for translation in translations)
+    assert found[1] == plain[1]
+    with pytest.raises(ValueError, match="4 texts need as many prefixes, not 1"):
+        translator.translate(TEXTS, prefixes=["el"])
+
+
+def test_samples_are_drawn_by_seed() -> None:
+    translator = Translator(make(), TOKENIZER, TOKENIZER)
+    one = translator.sample(TEXTS, tries=3, seed=1)
+    assert [[t.text for t in found] for found in one] == [
+        [t.text for t in found] for found in translator.sample(TEXTS, tries=3, seed=1, batch_tokens=30)
+    ]
+    assert one != translator.sample(TEXTS, tries=3, seed=9)
+    cold = translator.sample(TEXTS, temperature=0.0)
+    assert [found[0].text for found in cold] == [found[0].text for found in translator.translate(TEXTS, beam=1)]

@@ -11,6 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from helpers import assert_same
+from regard.data.batches import make_batch
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.transformer import TransformerConfig
+from regard.tasks import translation
+from regard.training.device import Device
 from regard.training.distributed import Group
 
 SCRIPT = """
@@ -22,6 +27,7 @@ from regard.training.loop import Training
 from regard.training.report import Report
 Training(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
 """
+SHARD = "train.shard=true"
 SMALL = [
     "data.pairs=200", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.0",
     "train.epochs=9", "train.batch_tokens=300", "train.validate=5", "train.checkpoint=5", "train.warmup=3",
@@ -30,10 +36,11 @@ SMALL = [
 
 
 def train(folder: Path, run: Path, processes: int, *changes: str) -> Path:
+    """A training in so many processes; 0: without torchrun."""
     script = folder / "train.py"
     script.write_text(SCRIPT)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command = [sys.executable, *(launcher if processes > 1 else []), str(script), *SMALL, f"run={run}", *changes]
+    command = [sys.executable, *(launcher if processes else []), str(script), *SMALL, f"run={run}", *changes]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -46,7 +53,7 @@ def losses(run: Path) -> list[float]:
 
 
 def test_exchanges_come_in_the_order_of_the_tensors(monkeypatch) -> None:
-    group, order = Group(), []
+    group, order = Group(Device("cpu", "float32")), []
     group.world = 2
 
     def double(tensor: torch.Tensor) -> None:
@@ -75,7 +82,7 @@ def test_the_command_runs_under_torchrun(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("single")
-    return train(folder, folder / "run", 1, "train.steps=12")
+    return train(folder, folder / "run", 0, "train.steps=12")
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
@@ -92,11 +99,34 @@ def test_two_processes_give_the_losses_and_weights_of_one(single: Path, tmp_path
     assert_same_weights(single, double)
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sharded_weights_give_the_losses_and_weights_of_whole_ones(single: Path, tmp_path: Path, processes) -> None:
+    sharded = train(tmp_path, tmp_path / "run", processes, "train.steps=12", "train.shard=true")
+    assert losses(sharded) == pytest.approx(losses(single), abs=1e-9)
+    assert_same_weights(single, sharded)
+
+
+def test_sharing_weights_needs_processes(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="train.shard = true needs processes to share with; start with torchrun"):
+        train(tmp_path, tmp_path / "run", 0, "train.shard=true")
+
+
+def test_a_batch_of_fewer_sentences_than_processes_is_shared_out() -> None:
+    batch = make_batch([[5, 6]], [[7]])
+    assert torch.equal(batch.share(0, 2).next_BT, batch.next_BT)
+    for model in (TransformerConfig(vocab_size=9, width=8, heads=2), RnnSeq2SeqConfig(vocab_size=9, width=8)):
+        smooth, plain, count = translation.loss(model.build(), batch.share(1, 2))
+        smooth.backward()
+        assert (smooth.item(), plain.item(), count) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(["2"], ["0"]), (["0"], ["2"]), (["2", SHARD], ["0"]), (["0"], ["2", SHARD])]
+)
 def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after) -> None:
     # a schedule that does not depend on the length of the run, so that it may be cut in two
     changes = ["train.schedule=constant", "train.cooldown=0.0"]
-    straight = train(tmp_path, tmp_path / "straight", 1, "train.steps=12", *changes)
-    run = train(tmp_path, tmp_path / "run", before, "train.steps=6", *changes)
-    train(tmp_path, run, after, "train.steps=12", *changes)
+    straight = train(tmp_path, tmp_path / "straight", 0, "train.steps=12", *changes)
+    run = train(tmp_path, tmp_path / "run", int(before[0]), "train.steps=6", *changes, *before[1:])
+    train(tmp_path, run, int(after[0]), "train.steps=12", *changes, *after[1:])
     assert_same_weights(straight, run)

@@ -18,6 +18,7 @@ from helpers import assert_same
 from regard import library
 from regard.data.batches import make_batch
 from regard.recipe import Recipe, read
+from regard.training import checkpoint
 from regard.training.loop import Training
 from regard.training.report import Report
 
@@ -69,7 +70,7 @@ def die_at(training: Training, step: int) -> None:
 
 def test_a_run_leaves_what_it_promises(straight: Path) -> None:
     assert {path.name for path in straight.iterdir()} == {
-        "recipe.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last",
+        "recipe.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
     assert len(list((straight / "checkpoints").iterdir())) == 2
     log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
@@ -159,16 +160,15 @@ def test_death_after_the_last_checkpoint_costs_nothing(straight: Path, tmp_path:
     assert weights(run) == weights(straight)
 
 
-def test_an_error_while_validating_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
+def test_validation_judges_the_average_and_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
     training = start(tmp_path / "run")
-    next_batches = [next(training.batches) for _ in range(2)]
-    training.step(next_batches, 0.01)
+    training.step([next(training.batches) for _ in range(2)], 0.01)
     before = {name: p.detach().clone() for name, p in training.parameters.items()}
-    averaged = training._averaged()
-    averaged.__enter__()
-    assert any(not torch.equal(before[name], p) for name, p in training.parameters.items())
-    assert not averaged.__exit__(RuntimeError, RuntimeError("stop"), None)  # the error goes on its way
+    training.validate()
+    judged = dict(training.judge.named_parameters())
     assert all(torch.equal(before[name], p) for name, p in training.parameters.items())
+    assert all(torch.equal(training.average[name], p) for name, p in judged.items())
+    assert any(not torch.equal(before[name], p) for name, p in judged.items())
 
 
 def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:
@@ -225,3 +225,88 @@ def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
         gradients.append({name: p.grad for name, p in training.parameters.items()})
     for name, gradient in gradients[0].items():
         assert_same(gradients[1][name], gradient)
+
+
+def test_a_run_may_begin_with_the_weights_of_another(straight: Path, tmp_path: Path) -> None:
+    changes = [f"model.init={straight}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.average=0.0"]
+    training = finish(tmp_path / "tuned", *changes, "train.steps=1")
+    old, new = (load_file(folder / "model" / "model.safetensors") for folder in (straight, tmp_path / "tuned"))
+    for name, tensor in old.items():
+        assert_same(new[name], tensor, tolerance=1e-7)  # a step of almost nothing
+    assert training.model_config.dropout == 0.3
+    assert training.model_config.width == 16
+    assert (tmp_path / "tuned/tokenizer.json").read_bytes() == (straight / "tokenizer.json").read_bytes()
+    # resumed, it goes on from its own checkpoint
+    assert finish(tmp_path / "tuned", *changes, "train.steps=3", "train.learning_rate=1e-30").state.step == 3
+
+
+def test_a_model_to_begin_with_must_have_the_shape_asked_for(straight: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the weights of .*: not what the config asks for\n.*has shape \(16"):
+        start(tmp_path / "run", f"model.init={straight}", "model.width=32")
+
+
+def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    training = finish(run, "train.average_last=3", "train.average=0.0")
+    last = [load_file(folder / "tensors.safetensors") for folder in sorted(run.glob("checkpoints/step-*"))]
+    assert len(last) == 3
+    kept, best = load_file(run / "model" / "model.safetensors"), training.state.best
+    mean = {name: sum(tensors[f"model.{name}"] for tensors in last) / 3 for name in kept}
+    loss = training._validation_values(mean)["valid_loss"]
+    is_mean = all(torch.allclose(kept[name], mean[name], atol=1e-6) for name in kept)
+    assert is_mean == (loss < best)
+    # whatever was kept is the better of the two
+    assert training._validation_values(kept)["valid_loss"] == pytest.approx(min(loss, best), abs=1e-5)
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path: Path) -> None:
+    run, said = tmp_path / "run", []
+    for step, value in ((1, 1.0), (2, 2.0), (3, 9.0)):
+        checkpoint.save(run, step, {"model.x": torch.full((2,), value), "other": torch.zeros(1)}, {}, kept=3)
+    path = run / "checkpoints" / "step-000000003" / "tensors.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert checkpoint.mean(run, 3, "model.", said.append)["x"].tolist() == [1.5, 1.5]
+    assert "step-000000003" in said[0]
+    assert checkpoint.mean(run, 2, "model.", said.append)["x"].tolist() == [2.0, 2.0]
+
+
+def test_a_run_ends_with_a_picture_of_its_curves(straight: Path) -> None:
+    assert (straight / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_low_precision_trains(tmp_path: Path) -> None:
+    training = finish(tmp_path / "low", "train.precision=bfloat16", "train.steps=2")
+    assert all(p.dtype == torch.float32 for p in training.parameters.values())
+    gradients = {}
+    for precision in ("float32", "bfloat16"):
+        training = start(tmp_path / precision, "model.dropout=0.0", f"train.precision={precision}")
+        training.optimizer.zero_grad = lambda: None  # type: ignore[method-assign]
+        training.step([next(training.batches)], 0.0)
+        gradients[precision] = torch.cat([p.grad.flatten() for p in training.parameters.values()])
+    similar = torch.cosine_similarity(gradients["float32"], gradients["bfloat16"], dim=0)
+    assert 0.99 < similar < 1 - 1e-6  # alike, but really of another precision
+
+
+def test_a_device_that_is_not_there_is_told(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a graphics card")
+    with pytest.raises(ValueError, match="device = cuda: this machine has none"):
+        start(tmp_path / "run", "device=cuda")
+
+
+def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1e-6
+        return now[0]
+
+    monkeypatch.setattr("regard.training.loop.time.perf_counter", clock)
+    training = start(tmp_path / "run", "train.minutes=1", "train.validate=1")
+
+    def validate() -> None:
+        now[0] += 25
+
+    training.validate = validate  # type: ignore[method-assign]
+    training.train()
+    assert training.state.step == 4  # three validations, then a step that finds the minute over

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from regard.blocks.shapes import expect, expect_one_of
 
-Activation = Literal["relu", "gelu"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+Activation = Literal["relu", "gelu", "swish"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 class FeedForward(nn.Module):

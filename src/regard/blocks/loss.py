@@ -1,6 +1,6 @@
 """Cross-entropy of a linear output layer, without ever holding all logits.
 
-    loss = Σ_n −log softmax(x_n Wᵀ)[y_n],  smoothed: (1 − ε) of it, and ε of the mean over the vocabulary
+    loss = Σ_n −log softmax(x_n Wᵀ + b)[y_n],  smoothed: (1 − ε) of it, and ε of the mean over the vocabulary
 
 A vocabulary of thousands makes the logits of a batch the largest tensor of a model by far. Here they are formed a few
 hundred rows at a time, and the gradients with them, so that each chunk is used while it is in the cache and then
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.blocks.shapes import expect
 
@@ -18,23 +19,29 @@ ROWS = 512
 
 
 def linear_cross_entropy(
-    x_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float = 0.0
+    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The summed loss to train on, and beside it, without gradient, the summed loss without smoothing."""
     expect("x", x_ND, "tokens", weight_VD.size(1))
     expect("target", target_N, x_ND.size(0))
-    return cast(tuple[Tensor, Tensor], _LinearCrossEntropy.apply(x_ND, weight_VD, target_N, smoothing))  # type: ignore[no-untyped-call]
+    # a sum over a vocabulary needs the precision of the weights, whatever the layers before it are computed in
+    with torch.autocast(x_ND.device.type, enabled=False):
+        found = _LinearCrossEntropy.apply(x_ND.to(weight_VD.dtype), weight_VD, bias_V, target_N, smoothing)  # type: ignore[no-untyped-call]
+    return cast(tuple[Tensor, Tensor], found)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
         x_gradient = torch.empty_like(x_ND) if ctx.needs_input_grad[0] else None
         weight_gradient = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
+        bias_gradient = torch.zeros_like(bias_V) if bias_V is not None and ctx.needs_input_grad[2] else None
         smooth, plain = x_ND.new_zeros(()), x_ND.new_zeros(())
         for begin in range(0, x_ND.size(0), ROWS):
             rows = slice(begin, begin + ROWS)
-            logits_NV = x_ND[rows] @ weight_VD.mT
+            logits_NV = F.linear(x_ND[rows], weight_VD, bias_V)
             at_target_N1 = target_N[rows, None]
             log_sum_N1 = logits_NV.logsumexp(1, keepdim=True)
             loss = (log_sum_N1 - logits_NV.gather(1, at_target_N1)).sum()
@@ -53,16 +60,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 torch.mm(gradient_NV, weight_VD, out=x_gradient[rows])
             if weight_gradient is not None:
                 weight_gradient.addmm_(gradient_NV.mT, x_ND[rows])
-        ctx.save_for_backward(x_gradient, weight_gradient)
+            if bias_gradient is not None:
+                bias_gradient += gradient_NV.sum(0)
+        ctx.save_for_backward(x_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(plain)
         return smooth, plain
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor, _plain: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x_gradient, weight_gradient = ctx.saved_tensors
-        return (
-            None if x_gradient is None else x_gradient * upstream,
-            None if weight_gradient is None else weight_gradient * upstream,
-            None,
-            None,
-        )
+    def backward(ctx: Any, upstream: Tensor, _plain: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = (None if gradient is None else gradient * upstream for gradient in ctx.saved_tensors)
+        return (*gradients, None, None)

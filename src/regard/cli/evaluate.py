@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.translate import Beam
+from regard.cli.translate import Align, Beam
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A run's folder, a model's folder, or a bundled model.")
@@ -53,18 +53,28 @@ def score(
     model: ModelArgument,
     source: Source,
     target: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Translations to judge, line by line.")],
+    align: Align = False,
     as_json: AsJson = False,
 ) -> None:
-    """Log-probability of given translations, one a line.
+    """Log-probability of given translations, one a line; and what aligns with what in them.
 
     Examples:
 
         regard score runs/mine --source test.en --target test.de
+
+        regard score runs/mine --source test.en --target test.de --align --json
     """
     from regard.data.text import pairs
     from regard.library import load
 
     tests = list(pairs(source, target))
-    scores = load(model).score([one for one, _ in tests], [other for _, other in tests])
-    for (one, other), value in zip(tests, scores, strict=True):
-        typer.echo(json.dumps({"source": one, "target": other, "score": value}) if as_json else f"{value:.4f}")
+    translator = load(model)
+    sources, targets = [one for one, _ in tests], [other for _, other in tests]
+    scores = translator.score(sources, targets)
+    alignments = translator.align(sources, targets) if align else [None] * len(tests)
+    for (one, other), value, alignment in zip(tests, scores, alignments, strict=True):
+        if as_json:
+            links = {} if alignment is None else {"alignment": alignment.links()}
+            typer.echo(json.dumps({"source": one, "target": other, "score": value, **links}, ensure_ascii=False))
+        else:
+            typer.echo(f"{value:.4f}" + ("" if alignment is None else f" ||| {alignment.pharaoh()}"))

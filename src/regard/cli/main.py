@@ -8,8 +8,10 @@ import typer
 
 from regard import __version__
 from regard.cli.compare import compare
+from regard.cli.convert import convert
 from regard.cli.describe import describe
 from regard.cli.evaluate import evaluate, score
+from regard.cli.look import look
 from regard.cli.recipes import recipes
 from regard.cli.train import train
 from regard.cli.translate import translate
@@ -24,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, translate, evaluate, score, compare, recipes, describe):
+for verb in (train, translate, evaluate, score, compare, look, convert, recipes, describe):
     app.command()(verb)
 
 

@@ -2,12 +2,19 @@
 
 import json
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from regard.tasks.documents import Translated
+    from regard.tasks.translation import Translation
+
 Model = Annotated[str, typer.Option("--model", "-m", help="A run's folder, a model's folder, or a bundled model.")]
 Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
+Align = Annotated[bool, typer.Option("--align", help="Also say which words stand for which: 0-0 1-2, source first.")]
 
 
 def translate(
@@ -17,24 +24,65 @@ def translate(
     model: Model = "en-es",
     beam: Beam = 4,
     n_best: Annotated[int, typer.Option(min=1, help="Translations to give for each text.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw translations by chance instead of the best.")] = False,
+    temperature: Annotated[float, typer.Option(help="With --sample: below 1 less daring, above 1 more.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: from so many likeliest tokens only.")] = None,
+    top_p: Annotated[float, typer.Option(help="With --sample: from the likeliest that make up this share.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="With --sample: another seed, other translations.")] = 1,
+    prefix: Annotated[str, typer.Option(help="Words that every translation must begin with.")] = "",
+    align: Align = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object a line, with words, scores and, with --align, links.")
+    ] = False,
 ) -> None:
-    """Translate texts, or standard input line by line.
+    """Translate texts, or standard input line by line. Paragraphs are translated sentence by sentence.
 
     Examples:
 
-        regard translate --model runs/dates "Monday, August 3, 1992"
+        regard translate "we are eating bread"
 
         regard translate --model runs/mine < in.txt > out.txt
+
+        regard translate --n-best 3 --json --align "The child picked up a small stone."
+
+        regard translate --sample --temperature 0.7 --n-best 5 "Where is he?"
+
+        regard translate --prefix "El niño" "The child picked up a small stone."
     """
     from regard.library import load
+    from regard.tasks.documents import translate_texts
 
     translator = load(model)
-    lines = texts or [line.rstrip("\n") for line in sys.stdin]
-    for line, found in zip(lines, translator.translate(lines, beam=beam, n_best=n_best), strict=True):
+    lines = iter(texts) if texts else (line.rstrip("\r\n") for line in sys.stdin)
+    write: Callable[..., list[list[Translation]]]
+    if sample:
+        how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        write = partial(translator.sample, tries=n_best, align=align, **how)
+    else:
+        write = partial(translator.translate, beam=beam, n_best=n_best, align=align)
+    for found in translate_texts(lines, lambda some: write(some, prefixes=[prefix] * len(some) if prefix else ())):
         if as_json:
-            answers = [{"text": t.text, "score": t.score, "cut": t.cut} for t in found]
-            typer.echo(json.dumps({"source": line, "translations": answers}, ensure_ascii=False))
-        else:
-            for translation in found:
-                typer.echo(translation.text)
+            typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
+            continue
+        for rank in found.ranks():
+            typer.echo(found.translation(rank) + (f" ||| {found.pharaoh(rank)}" if align else ""))
+
+
+def _as_json(found: "Translated") -> dict[str, Any]:
+    best = found.translation(0)
+    sentences = [
+        {"source": source, "translations": [_translation(translation) for translation in translations]}
+        for source, translations in zip(found.document.sentences, found.found, strict=True)
+    ]
+    return {"source": found.text, "translation": best, "sentences": sentences}
+
+
+def _translation(translation: "Translation") -> dict[str, Any]:
+    words = [
+        {"text": word, "score": score} for word, score in zip(translation.words, translation.word_scores, strict=True)
+    ]
+    result = {"text": translation.text, "score": translation.score, "cut": translation.cut, "words": words}
+    if translation.alignment is not None:
+        result["source_words"] = translation.alignment.source
+        result["alignment"] = translation.alignment.links()
+    return result

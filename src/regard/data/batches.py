@@ -26,9 +26,18 @@ class Batch:
     target_BT: Tensor
     next_BT: Tensor
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device."""
+        return Batch(self.source_BS.to(device), self.target_BT.to(device), self.next_BT.to(device))
+
     def share(self, rank: int, world: int) -> "Batch":
-        """The part of one of several processes."""
-        return Batch(self.source_BS[rank::world], self.target_BT[rank::world], self.next_BT[rank::world])
+        """The part of one of several processes.
+
+        Where there are fewer sentences than processes, it is a sentence after which nothing comes, so without a loss.
+        """
+        if rank < len(self.source_BS):
+            return Batch(self.source_BS[rank::world], self.target_BT[rank::world], self.next_BT[rank::world])
+        return Batch(self.source_BS[:1], self.target_BT[:1], torch.full_like(self.next_BT[:1], PAD))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Tokenizer:
         self.engine = engine
         # "<pad>" in a text is five characters, not an order to the model
         self.engine.encode_special_tokens = True
+        self._spaces = frozenset("ĠĉĊċČč" if "ByteLevel" in repr(engine.decoder) else "▁")
 
     @classmethod
     def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "Tokenizer":
@@ -68,11 +69,24 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
-        return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts))]
+        return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sentence, without padding, beginning and end."""
         return self.engine.decode_batch([list(tokens) for tokens in sentences])
+
+    def words(self, tokens: Sequence[int]) -> list[int]:
+        """The number of the word that each token belongs to, words being parted by spaces; -1: to none."""
+        numbers, word, after_space = [], -1, True
+        for token in tokens:
+            piece = self.engine.id_to_token(token) or ""
+            first = next((i for i, letter in enumerate(piece) if letter not in self._spaces), None)
+            if first is None:
+                after_space = True
+            elif first or after_space:
+                word, after_space = word + 1, False
+            numbers.append(-1 if first is None else word)
+        return numbers
 
     def pieces(self, text: str) -> list[str]:
         """The text cut into its tokens; what is no whole character on its own is shown as U+FFFD."""

@@ -7,27 +7,14 @@ none goes on, or none that does can become better than what has ended; then it l
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.decoding.hypothesis import Hypothesis, forced
 from regard.models.interface import Autoregressive
 
 NEVER = float("-inf")
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A text that a model wrote, as tokens without beginning and end."""
-
-    tokens: tuple[int, ...]
-    token_scores: tuple[float, ...]
-    """Log-probability of each token, and of the end."""
-    score: float
-    """What it is ranked by."""
-    cut: bool
-    """It had to end because it was as long as it may be."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,7 @@ class Beam:
 
     @torch.no_grad()
     def search(
-        self, model: Autoregressive, inputs: Any, longest: Sequence[int], prefixes: Sequence[Sequence[int]] = ()
+        self, model: Autoregressive, inputs: Tensor, longest: Sequence[int], prefixes: Sequence[Sequence[int]] = ()
     ) -> list[list[Hypothesis]]:
         """For each sentence its `n_best` hypotheses, best first.
 
@@ -61,17 +48,19 @@ class Beam:
             return found
         active = list(range(len(longest)))
         state = model.start(inputs)
-        tokens_NWT = torch.full((len(longest), self.width, 1), self.begin)
-        steps_NWT = torch.zeros(len(longest), self.width, 0)
+        device = inputs.device
+        tokens_NWT = torch.full((len(longest), self.width, 1), self.begin, device=device)
+        steps_NWT = torch.zeros(len(longest), self.width, 0, device=device)
         # all rows of a sentence are the same at first, so that only one of them counts
-        totals_NW = torch.tensor([0.0] + [NEVER] * (self.width - 1)).repeat(len(longest), 1)
-        rows = torch.arange(len(longest)).repeat_interleave(self.width)
+        totals_NW = torch.tensor([0.0] + [NEVER] * (self.width - 1), device=device).repeat(len(longest), 1)
+        rows = torch.arange(len(longest), device=device).repeat_interleave(self.width)
         for length in range(max(longest) + 1):
             state = state.reorder(rows)
             logits, state = model.step(tokens_NWT[:, :, -1].flatten(), state)
             logs_NWV = logits.log_softmax(-1).unflatten(0, (len(active), self.width))
             at_limit = [length >= longest[sentence] for sentence in active]
-            self._force(logs_NWV, [self._forced(s, length, longest, prefixes) for s in active])
+            for n, sentence in enumerate(active):
+                _force(logs_NWV[n], forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ()))
             vocabulary = logs_NWV.size(2)
             sums = (totals_NW[:, :, None].to(logs_NWV) + logs_NWV).flatten(1)
             best, index = sums.topk(min(2 * self.width, sums.size(1)), dim=1)
@@ -99,13 +88,13 @@ class Beam:
             if not going:
                 break
             active = [active[n] for n in going]
-            where = torch.tensor(going)
+            where = torch.tensor(going, device=device)
             step = logs_NWV.flatten(1).gather(1, parent * vocabulary + token)
             row = parent[:, :, None].expand(-1, -1, length + 1)
             tokens_NWT = torch.cat((tokens_NWT.gather(1, row), token[:, :, None]), dim=2)[where]
             steps_NWT = torch.cat((steps_NWT.gather(1, row[:, :, :length]), step[:, :, None]), dim=2)[where]
             totals_NW = totals_NW[where]
-            rows = (parent + torch.arange(len(parent))[:, None] * self.width)[where].flatten()
+            rows = (parent + torch.arange(len(parent), device=device)[:, None] * self.width)[where].flatten()
         return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
 
     def _may_improve(self, found: Sequence[Hypothesis], total: float, longest: int) -> bool:
@@ -115,17 +104,10 @@ class Beam:
         best = sorted((hypothesis.score for hypothesis in found), reverse=True)
         return len(best) < self.n_best or total / (longest + 1) ** self.penalty > best[self.n_best - 1]
 
-    def _forced(
-        self, sentence: int, length: int, longest: Sequence[int], prefixes: Sequence[Sequence[int]]
-    ) -> int | None:
-        """The one token that may come next in a sentence, if there is no choice."""
-        if length >= longest[sentence]:
-            return self.end
-        return prefixes[sentence][length] if prefixes and length < len(prefixes[sentence]) else None
 
-    def _force(self, logs_NWV: Tensor, forced: Sequence[int | None]) -> None:
-        for n, token in enumerate(forced):
-            if token is not None:
-                kept_W = logs_NWV[n, :, token].clone()
-                logs_NWV[n] = NEVER
-                logs_NWV[n, :, token] = kept_W
+def _force(logs_WV: Tensor, token: int | None) -> None:
+    """Leaves no choice but this token, if there is one."""
+    if token is not None:
+        kept_W = logs_WV[:, token].clone()
+        logs_WV.fill_(NEVER)
+        logs_WV[:, token] = kept_W

@@ -7,7 +7,7 @@ from the paper: keys and values of the source are projected, as in a Transformer
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -72,6 +72,9 @@ class ConvState:
 class ConvSeq2Seq(nn.Module):
     """Convolutions on both sides. The output layer is the target's embedding."""
 
+    cross_attention: ClassVar = "decoder.*.attention"
+    """Where the target looks at the source, as `capture` names it."""
+
     def __init__(self, config: ConvSeq2SeqConfig) -> None:
         super().__init__()
         self.config = config
@@ -99,9 +102,9 @@ class ConvSeq2Seq(nn.Module):
             x_BTD = layer(self.dropout(x_BTD), memory_BSD, allowed)
         return self.dropout(x_BTD)
 
-    def output_weight(self) -> Tensor:
-        """The matrix of the output layer."""
-        return self.target_embedding.weight
+    def output_parameters(self) -> tuple[Tensor, None]:
+        """The matrix of the output layer, which has no bias."""
+        return self.target_embedding.weight, None
 
     def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor]:
         """The memory, and which of it may be seen."""

@@ -6,7 +6,7 @@ With `attention = "none"`, all that it knows of the source is squeezed into its 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,9 @@ class RnnSeq2SeqConfig(Config):
 
 class RnnSeq2Seq(nn.Module):
     """Reads with one recurrent network, writes with another. The output layer is the target's embedding."""
+
+    cross_attention: ClassVar = "decoder.attention"
+    """Where the target looks at the source, as `capture` names it."""
 
     def __init__(self, config: RnnSeq2SeqConfig) -> None:
         super().__init__()
@@ -91,9 +94,9 @@ class RnnSeq2Seq(nn.Module):
             outputs.append(out)
         return self._read(given_BTD, torch.stack(outputs, dim=1))
 
-    def output_weight(self) -> Tensor:
-        """The matrix of the output layer."""
-        return self.target_embedding.weight
+    def output_parameters(self) -> tuple[Tensor, None]:
+        """The matrix of the output layer, which has no bias."""
+        return self.target_embedding.weight, None
 
     def start(self, source_BS: Tensor) -> CellState:
         """Reads the source."""

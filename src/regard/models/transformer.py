@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.blocks import masks
@@ -49,6 +50,8 @@ class TransformerConfig(Config):
     dropout: Rate = 0.1
     tied: bool = True
     """The output layer is the target's embedding."""
+    output_bias: bool = False
+    """The output layer adds a number for each token, however the sentence is."""
 
     presets: ClassVar = {
         "tiny": {"width": 128, "heads": 4, "ff_width": 256, "encoder_layers": 4, "decoder_layers": 4},
@@ -112,6 +115,9 @@ class TransformerState:
 class Transformer(nn.Module):
     """The paper's Figure 1."""
 
+    cross_attention: ClassVar = "decoder.layers.*.cross"
+    """Where the target looks at the source, as `capture` names it."""
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
@@ -121,6 +127,7 @@ class Transformer(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = None if config.tied else nn.Linear(config.width, config.vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and "embedding" not in name and "positions" not in name:
                 nn.init.xavier_uniform_(parameter)
@@ -146,11 +153,13 @@ class Transformer(nn.Module):
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """The score of every token of the vocabulary."""
-        return self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
+        logits_BTV = self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
+        return logits_BTV if self.output_bias is None else logits_BTV + self.output_bias
 
-    def output_weight(self) -> Tensor:
-        """The matrix of the output layer."""
-        return self.target_embedding.weight if self.output is None else self.output.weight
+    def output_parameters(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix of the output layer, and its bias if it has one."""
+        weight_VD = self.target_embedding.weight if self.output is None else self.output.weight
+        return weight_VD, self.output_bias
 
     def source_allowed(self, source_BS: Tensor) -> Tensor:
         """Which source tokens may be seen: all but padding."""

@@ -10,7 +10,10 @@ from torch import Tensor, nn
 from regard.blocks.loss import linear_cross_entropy
 from regard.data.batches import Batch, make_batch, pad
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
-from regard.decoding.beam import Beam, Hypothesis
+from regard.decoding.beam import Beam
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.sampling import Sampling
+from regard.explain.alignment import Alignment, by_words, token_weights
 from regard.models.interface import Autoregressive
 
 
@@ -21,8 +24,8 @@ class EncoderDecoder(Autoregressive, Protocol):
         """A vector for each target token, from which the next one is read."""
         ...
 
-    def output_weight(self) -> Tensor:
-        """The matrix that turns such a vector into logits."""
+    def output_parameters(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix, and the bias if there is one, that turn such a vector into logits."""
         ...
 
 
@@ -30,7 +33,7 @@ def loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> tuple[T
     """The loss of a batch, summed over its real target tokens; the same without smoothing; and how many they are."""
     is_real_BT = batch.next_BT != PAD
     x_ND = model.hidden(batch.source_BS, batch.target_BT)[is_real_BT]
-    smooth, plain = linear_cross_entropy(x_ND, model.output_weight(), batch.next_BT[is_real_BT], smoothing)
+    smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], smoothing)
     return smooth, plain, x_ND.size(0)
 
 
@@ -41,8 +44,13 @@ class Translation:
     text: str
     score: float
     """Log-probability a token, or what another length penalty makes of it."""
-    cut: bool
+    cut: bool = False
     """It had to end because it was as long as it may be."""
+    words: tuple[str, ...] = ()
+    word_scores: tuple[float, ...] = ()
+    """Log-probability of each word, given those before it."""
+    alignment: Alignment | None = None
+    """What each word looked at, if that was asked for."""
 
 
 class Translator:
@@ -51,23 +59,89 @@ class Translator:
     def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
         self.model: Any = model.eval()
         self.source, self.target = source, target
+        self.device = next(model.parameters()).device
 
     def translate(
-        self, texts: Sequence[str], *, beam: int = 4, n_best: int = 1, penalty: float = 1.0, batch_tokens: int = 2048
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = 4,
+        n_best: int = 1,
+        penalty: float = 1.0,
+        prefixes: Sequence[str] = (),
+        align: bool = False,
+        batch_tokens: int = 2048,
     ) -> list[list[Translation]]:
-        """For each text its `n_best` translations, best first. Texts of like length are translated together."""
+        """For each text its `n_best` translations, best first. Texts of like length are translated together.
+
+        Args:
+            penalty: a translation is worth its log-probability divided by (tokens)^penalty.
+            prefixes: for each text, words that its translation must begin with.
+            align: also find out what each word looked at.
+        """
         how = Beam(BEGIN, END, beam, n_best, penalty)
-        sentences = self.source.encode(texts)
-        results: list[list[Translation]] = [[Translation("", 0.0, False)] for _ in texts]
-        for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens // beam):
-            source_BS = pad([sentences[i] for i in indices], after=END)
-            longest = [2 * len(sentences[i]) + 20 for i in indices]
-            for i, found in zip(indices, how.search(self.model, source_BS, longest), strict=True):
-                results[i] = [self._translation(hypothesis) for hypothesis in found]
+        return self._write(how, texts, prefixes, align, batch_tokens // beam)
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        *,
+        tries: int = 1,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        seed: int = 1,
+        prefixes: Sequence[str] = (),
+        align: bool = False,
+        batch_tokens: int = 2048,
+    ) -> list[list[Translation]]:
+        """For each text so many translations, drawn by their probability: other words each time, same seed same words.
+
+        The arguments are those of `Sampling`, and of `translate`.
+        """
+        how = Sampling(BEGIN, END, tries, temperature, top_k, top_p, seed)
+        return self._write(how, texts, prefixes, align, batch_tokens // tries)
+
+    def _write(
+        self, how: Beam | Sampling, texts: Sequence[str], prefixes: Sequence[str], align: bool, batch_tokens: int
+    ) -> list[list[Translation]]:
+        if prefixes and len(prefixes) != len(texts):
+            raise ValueError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
+        sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
+        results: list[list[Translation]] = [[Translation("", 0.0)] for _ in texts]
+        for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
+            chosen = [sentences[i] for i in indices]
+            starts = [beginnings[i] for i in indices] if prefixes else [()] * len(indices)
+            # a text without end is cut: twice as many tokens as the source has are plenty
+            longest = [2 * len(s) + 20 + len(start) for s, start in zip(chosen, starts, strict=True)]
+            found = how.search(self.model, pad(chosen, after=END).to(self.device), longest, starts)
+            for i, hypotheses in zip(indices, found, strict=True):
+                results[i] = [self._translation(sentences[i], hypothesis, align) for hypothesis in hypotheses]
         return results
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(self.target.decode([hypothesis.tokens])[0], hypothesis.score, hypothesis.cut)
+    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, align: bool) -> Translation:
+        tokens = hypothesis.tokens
+        numbers = self.target.words(tokens)
+        scores = [0.0] * (max(numbers, default=-1) + 1)
+        for number, score in zip(numbers, hypothesis.token_scores, strict=False):  # the end is no word's
+            if number >= 0:
+                scores[number] += score
+        (text,) = self.target.decode([tokens])
+        alignment = self._align(source, tokens) if align else None
+        return Translation(text, hypothesis.score, hypothesis.cut, _words(text), tuple(scores), alignment)
+
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
+        """What each word of a given translation looks at in its source."""
+        pairs = zip(self.source.encode(sources), self.target.encode(targets), strict=True)
+        return [self._align(source, target) for source, target in pairs]
+
+    def _align(self, source: Sequence[int], target: Sequence[int]) -> Alignment:
+        source_words, target_words = self.source.words(source), self.target.words(target)
+        pair = (pad([source], after=END).to(self.device), pad([target], before=BEGIN).to(self.device))
+        weights_TS = token_weights(self.model, *pair)[0].cpu()
+        weights = by_words(weights_TS, target_words, source_words).tolist()
+        texts = (self.source.decode([source])[0], self.target.decode([target])[0])
+        return Alignment(_words(texts[0]), _words(texts[1]), tuple(map(tuple, weights)))
 
     @torch.no_grad()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[float]:
@@ -75,13 +149,18 @@ class Translator:
         encoded = list(zip(self.source.encode(sources), self.target.encode(targets), strict=True))
         scores = [0.0] * len(encoded)
         for indices in in_batches([max(map(len, pair)) for pair in encoded], batch_tokens, with_empty=True):
-            batch = make_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices])
+            batch = make_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
             logits_BTV = self.model(batch.source_BS, batch.target_BT)
             logs_BT = logits_BTV.log_softmax(-1).gather(2, batch.next_BT[:, :, None])[:, :, 0]
             sums_B = logs_BT.masked_fill(batch.next_BT == PAD, 0.0).sum(1)
             for i, score in zip(indices, sums_B.tolist(), strict=True):
                 scores[i] = score
         return scores
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a text, parted as `Tokenizer.words` parts them: not by a space that is none in ASCII."""
+    return tuple(word.decode() for word in text.encode().split())
 
 
 def in_batches(lengths: Sequence[int], tokens: int, with_empty: bool = False) -> Iterable[list[int]]:

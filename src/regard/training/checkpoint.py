@@ -1,7 +1,7 @@
 """Checkpoints: everything that training needs to go on as if it had never stopped.
 
-Two are kept, so that if the newest is damaged the one before it serves. Tensors are safetensors, the rest is JSON;
-nothing is ever unpickled.
+Two or more are kept, so that if the newest is damaged the one before it serves. Tensors are safetensors, the rest is
+JSON; nothing is ever unpickled.
 """
 
 import json
@@ -16,18 +16,16 @@ from torch import Tensor
 from regard.folders import verify, write_whole
 from regard.library import read_tensors
 
-KEPT = 2
 
-
-def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Writes the checkpoint of a step, then removes those that are no longer needed."""
+def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:
+    """Writes the checkpoint of a step, then removes all but the last few."""
 
     def fill(aside: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, aside / "tensors.safetensors")
         (aside / "state.json").write_text(json.dumps(state), "utf-8")
 
     write_whole(run / "checkpoints" / f"step-{step:09d}", fill)
-    for folder in _all(run)[:-KEPT]:
+    for folder in _all(run)[:-kept]:
         shutil.rmtree(folder)
 
 
@@ -41,6 +39,23 @@ def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dic
             continue
         return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
     return None
+
+
+def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dict[str, Tensor]:
+    """The mean of the tensors whose names begin so, over the last checkpoints that are whole."""
+    sums: dict[str, Tensor] = {}
+    found = 0
+    for folder in _all(run)[-count:]:
+        try:
+            verify(folder)
+        except ValueError as error:
+            warn(f"{error}; left out of the mean")
+            continue
+        found += 1
+        for name, tensor in read_tensors(folder / "tensors.safetensors").items():
+            if name.startswith(prefix):
+                sums[name] = sums[name] + tensor if name in sums else tensor
+    return {name.removeprefix(prefix): (total / found).to(total.dtype) for name, total in sums.items()}
 
 
 def _all(run: Path) -> list[Path]:

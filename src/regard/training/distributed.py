@@ -1,25 +1,35 @@
 """Several processes, on one machine or many, that train as one. A single process is a group of one.
 
-Every process holds the whole model and its share of each batch; the gradients are summed. `torchrun` starts the
-processes and tells each its rank.
+Every process holds the whole model and its share of each batch; the gradients are summed. Or, sharded, each holds a
+part of the weights, and a layer's are brought together when it is its turn. `torchrun` starts the processes and tells
+each its rank.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch import distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from regard.training.device import Device
 
 
 class Group:
     """The processes that train together."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
+        self.device = device.torch
         self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        if self.world > 1 and not dist.is_initialized():
-            dist.init_process_group("gloo")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        if "WORLD_SIZE" in os.environ and not dist.is_initialized():
+            # numbers on a graphics card go from card to card, the others over the network
+            dist.init_process_group("cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo")
 
     @property
     def is_first(self) -> bool:
@@ -66,3 +76,32 @@ class Group:
         found = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(found, tensor)
         return found
+
+    def shard(self, model: nn.Module) -> None:
+        """Leaves each process a part of every weight; layers get theirs together when they run."""
+        if not dist.is_initialized():
+            raise ValueError("train.shard = true needs processes to share with; start with torchrun")
+        mesh = init_device_mesh(self.device.type, (self.world,))
+        for container in [module for module in model.modules() if isinstance(module, nn.ModuleList)]:
+            for layer in container:
+                fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        register_fsdp_forward_method(model, "hidden")
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)  # sums, because the loss is divided by all tokens already
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors on the CPU, with their parts brought together."""
+        return {
+            name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
+            for name, tensor in tensors.items()
+        }
+
+    @torch.no_grad()
+    def put(self, whole: Tensor, own: Tensor) -> None:
+        """Copies a whole tensor, or the part of it that this process holds, into `own`."""
+        if isinstance(own, DTensor):
+            own.copy_(distribute_tensor(whole.to(self.device), own.device_mesh, own.placements, src_data_rank=None))
+        else:
+            own.copy_(whole)

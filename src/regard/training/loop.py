@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -20,14 +19,17 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard import library
+from regard.config import ConfigError, parse
 from regard.data.batches import Batch, Batches, Position
 from regard.data.corpus import Corpus, encoded
 from regard.data.sources import Part
 from regard.data.tokenizer import PAD, Tokenizer
 from regard.evaluation import bleu
-from regard.recipe import AnyModelConfig, Recipe
+from regard.library import AnyModelConfig
+from regard.recipe import Recipe
 from regard.tasks import translation
 from regard.training import checkpoint
+from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.memory import keep_memory
 from regard.training.report import Report
@@ -35,6 +37,7 @@ from regard.training.schedule import learning_rate
 
 SAMPLE = 2_000_000  # pairs that a tokenizer learns from at most
 BLEU_SENTENCES = 200
+LOG_EVERY = 50  # steps
 
 
 @dataclass
@@ -56,7 +59,8 @@ class Training:
     def __init__(self, recipe: Recipe, report: Report) -> None:
         self.recipe, self.config, self.report = recipe, recipe.train, report
         keep_memory()
-        self.group = Group()
+        self.device = Device(recipe.device, recipe.train.precision)
+        self.group = Group(self.device)
         self.run = Path(recipe.run)
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
@@ -70,13 +74,23 @@ class Training:
         self.batches = Batches(corpora, self.config.batch_tokens, recipe.seed)
         self.valid = Batches(valid, self.config.batch_tokens, seed=0)
         self.valid_pairs = list(islice(chain.from_iterable(part.read() for part in valid_parts), BLEU_SENTENCES))
-        torch.manual_seed(recipe.seed)
         self.model_config = self._model_config()
+        # a model that validates, with whatever weights are to be judged
+        self.judge = self.model_config.build().to(self.device.torch) if self.group.is_first else None
+        torch.manual_seed(recipe.seed)
         self.model = self.model_config.build()
+        if recipe.init:
+            library.load_tensors(self.model, library.read(recipe.init).weights, f"the weights of {recipe.init}")
+        self.model.to(self.device.torch)
+        if self.config.shard:
+            self.group.shard(self.model)
         self.parameters = dict(self.model.named_parameters())
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
         self.optimizer = self._optimizer()
         self.state = State()
+        self._clock = time.perf_counter()
+        self._recent: list[tuple[float, int, float]] = []
+        """Loss, tokens and seconds of the steps since the last line of the log."""
         self._resume()
 
     def _claim(self) -> None:
@@ -87,7 +101,7 @@ class Training:
             for stale in self.run.glob("tokenizer*.json"):
                 stale.unlink()
         elif path.exists():
-            theirs = json.loads(path.read_text("utf-8"))
+            theirs = _resolved(path)
             differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
             if differing:
                 raise ValueError(
@@ -100,6 +114,10 @@ class Training:
     def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         if any(self.run.glob("tokenizer*.json")):
             return library.load_tokenizers(self.run)
+        if self.recipe.init:
+            contents = library.read(self.recipe.init)
+            library.save_tokenizers(self.run, contents.source, contents.target)
+            return contents.source, contents.target
         config = self.recipe.tokenizer
         self.report.say(f"learning a vocabulary of {config.vocab_size:,} tokens")
 
@@ -126,6 +144,8 @@ class Training:
 
     def _model_config(self) -> AnyModelConfig:
         """The model's config with the vocabulary that the tokenizer really has."""
+        if self.recipe.init:
+            return self.recipe.model
         source_size = None if self.source is self.target else self.source.vocab_size
         return replace(self.recipe.model, vocab_size=self.target.vocab_size, source_vocab_size=source_size)
 
@@ -151,9 +171,15 @@ class Training:
 
     def save(self) -> None:
         """Writes a checkpoint."""
-        random = {f"random.{rank}": state for rank, state in enumerate(self.group.gather(torch.get_rng_state()))}
+        random = {
+            f"random.{kind}.{rank}": state
+            for kind, own in self.device.random_states().items()
+            for rank, state in enumerate(self.group.gather(own))
+        }
+        tensors = self.group.whole(self._tensors())
         if self.group.is_first:
-            checkpoint.save(self.run, self.state.step, {**self._tensors(), **random}, dataclasses.asdict(self.state))
+            state = dataclasses.asdict(self.state)
+            checkpoint.save(self.run, self.state.step, {**tensors, **random}, state, max(2, self.config.average_last))
         self.group.wait()
 
     def _resume(self) -> None:
@@ -162,13 +188,15 @@ class Training:
             tensors, state = found
             self.state = State(**state)
             self.batches.position = Position(self.state.epoch, self.state.batch)
-            weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-            library.load_tensors(self.model, weights, self.run / "checkpoints")
-            for name in self.average:
-                self.average[name].copy_(tensors[f"average.{name}"])
+            for name, own in library.tensors(self.model).items():
+                self.group.put(tensors[f"model.{name}"], own)
+            for name, own in self.average.items():
+                self.group.put(tensors[f"average.{name}"], own)
             for name, parameter in self.parameters.items():
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                self.optimizer.state[parameter] = {key: tensors[f"optimizer.{key}.{name}"] for key in keys}
+                moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
+                for key, own in moments.items():
+                    self.group.put(tensors[f"optimizer.{key}.{name}"], own)
+                self.optimizer.state[parameter] = {"step": tensors[f"optimizer.step.{name}"], **moments}
             self._resume_random(tensors)
             self.report.say(f"going on from step {self.state.step:,}")
         elif self.group.rank:
@@ -177,8 +205,9 @@ class Training:
             self.report.open(self.run / "log.jsonl", self.state.step)
 
     def _resume_random(self, tensors: dict[str, Tensor]) -> None:
-        if sum(name.startswith("random.") for name in tensors) == self.group.world:
-            torch.set_rng_state(tensors[f"random.{self.group.rank}"])
+        names = {kind: f"random.{kind}.{self.group.rank}" for kind in self.device.random_states()}
+        if tensors.keys() >= set(names.values()) and f"random.cpu.{self.group.world}" not in tensors:
+            self.device.set_random_states({kind: tensors[name] for kind, name in names.items()})
         else:
             # another number of processes than before: what is drawn is another, as are the shares of a batch
             torch.manual_seed(self.recipe.seed + 1_000_003 * self.state.step + self.group.rank)
@@ -210,6 +239,7 @@ class Training:
         try:
             if self.is_over:
                 self.report.say(f"{self.run}: finished at step {self.state.step:,}")
+            self._clock = time.perf_counter()
             while not self.is_over:
                 self._timed_step()
                 if self.is_over or self.state.step % self.config.validate == 0:
@@ -218,26 +248,58 @@ class Training:
                     self.save()
         finally:
             self.report.close()
+        weights = self._weights()
         if self.group.is_first:
-            with self._averaged():
-                self._write_model(self.run / "last", {})
+            self._write_model(self.run / "last", weights, {})
+            if self.config.average_last:
+                self._try_mean_of_last()
+            self._draw_curves()
         self.group.wait()
         return self.run / "model"
+
+    def _try_mean_of_last(self) -> None:
+        """Keeps the mean weights of the last checkpoints, if they are better than the best so far."""
+        weights = checkpoint.mean(self.run, self.config.average_last, "model.", self.report.say)
+        values = self._validation_values(weights)
+        better = values["valid_loss"] < self.state.best
+        self.report.say(
+            f"mean of the last checkpoints: valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}, "
+            + ("kept" if better else f"not better than {self.state.best:.3f}")
+        )
+        if better:
+            self._write_model(self.run / "model", weights, values)
+
+    def _draw_curves(self) -> None:
+        try:
+            from regard.explain import figures
+        except ImportError:
+            return
+        figures.save(figures.learning_curves(self.run / "log.jsonl"), self.run / "curves.png")
 
     def _timed_step(self) -> None:
         start = time.perf_counter()
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
         loss, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
-        (seconds,) = self.group.from_first([time.perf_counter() - start])
+        now = time.perf_counter()
+        # what was validated and saved since the step before counts, too
+        (seconds,) = self.group.from_first([now - self._clock])
+        self._clock = now
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
         self.state.seconds += seconds
         if not self.group.is_first:
             return
-        self.report.step(self.progress, f"step {self.state.step:,}  loss {loss:.3f}  {tokens / seconds:,.0f} tokens/s")
-        if self.state.step % 50 == 0:
-            self.report.log(step=self.state.step, loss=loss, rate=rate, tokens_per_second=tokens / seconds)
+        self._recent.append((loss * tokens, tokens, now - start))
+        total, count, time_spent = map(sum, zip(*self._recent, strict=True))
+        values = {"loss": total / count, "tokens_per_second": count / time_spent}
+        self.report.step(
+            self.progress,
+            f"step {self.state.step:,}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s",
+        )
+        if self.state.step % LOG_EVERY == 0:
+            self.report.log(step=self.state.step, rate=rate, **values)
+            self._recent.clear()
 
     def step(self, batches: Sequence[Batch], rate: float) -> tuple[float, int]:
         """One step on several batches: the loss of a token, and the number of target tokens."""
@@ -245,14 +307,15 @@ class Training:
         tokens = sum(int((batch.next_BT != PAD).sum()) for batch in batches)
         total = torch.zeros(1, dtype=torch.float64)
         for batch in (whole.share(self.group.rank, self.group.world) for whole in batches):
-            if not len(batch.source_BS):  # fewer sentences than processes
-                continue
-            smooth, plain, _ = translation.loss(self.model, batch, self.config.smoothing)
+            with self.device.autocast():
+                smooth, plain, _ = translation.loss(self.model, batch.to(self.device.torch), self.config.smoothing)
             if not torch.isfinite(smooth):
                 self._stop_for_nan(batch)
             (smooth / tokens).backward()
             total += float(plain)
-        self.group.sum_([total, *(_gradient(parameter) for parameter in self.parameters.values())])
+        # sharded gradients are summed already, where they came about
+        gradients = [] if self.config.shard else [_gradient(parameter) for parameter in self.parameters.values()]
+        self.group.sum_([total, *gradients])
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -273,36 +336,25 @@ class Training:
             f"A lower train.learning_rate or a longer train.warmup may help"
         )
 
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Inside, the model has its averaged weights."""
-        mine = {name: self.parameters[name].detach().clone() for name in self.average}
-        self._set_weights(self.average)
-        try:
-            yield
-        finally:
-            self._set_weights(mine)
-
-    @torch.no_grad()
-    def _set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        for name, tensor in weights.items():
-            self.parameters[name].copy_(tensor)
+    def _weights(self) -> dict[str, Tensor]:
+        """The weights that count: averaged ones, if there is an average."""
+        return self.group.whole({**library.tensors(self.model), **self.average})
 
     def validate(self) -> None:
         """Loss and BLEU on the validation pairs; the best model so far is kept."""
+        weights = self._weights()
         if self.group.is_first:
-            self._validate()
+            self._validate(weights)
         self.state.best, stale = self.group.from_first([self.state.best, self.state.stale])
         self.state.stale = int(stale)
 
-    def _validate(self) -> None:
-        with self._averaged():
-            values = self._validation_values()
-            if values["valid_loss"] < self.state.best:
-                self.state.best, self.state.stale = values["valid_loss"], 0
-                self._write_model(self.run / "model", values)
-            else:
-                self.state.stale += 1
+    def _validate(self, weights: Mapping[str, Tensor]) -> None:
+        values = self._validation_values(weights)
+        if values["valid_loss"] < self.state.best:
+            self.state.best, self.state.stale = values["valid_loss"], 0
+            self._write_model(self.run / "model", weights, values)
+        else:
+            self.state.stale += 1
         self.report.log(step=self.state.step, **values)
         self.report.say(
             f"step {self.state.step:,}  epoch {self.state.epoch + 1}  valid loss {values['valid_loss']:.3f}  "
@@ -310,22 +362,23 @@ class Training:
         )
 
     @torch.no_grad()
-    def _validation_values(self) -> dict[str, Any]:
-        self.model.eval()
+    def _validation_values(self, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+        assert self.judge is not None
+        library.load_tensors(self.judge, weights, "weights to validate")
+        translator = translation.Translator(self.judge, self.source, self.target)
         total = count = 0.0
         for indices in self.valid.plan(0):
-            _, plain, tokens = translation.loss(self.model, self.valid.fetch(indices))
+            _, plain, tokens = translation.loss(self.judge, self.valid.fetch(indices).to(self.device.torch))
             total, count = total + float(plain), count + tokens
-        translator = translation.Translator(self.model, self.source, self.target)
         found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
         scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
         return {"valid_loss": total / count, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
 
-    def _write_model(self, folder: Path, values: dict[str, Any]) -> None:
+    def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
         lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
         lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
-        library.save(folder, self.model_config, library.tensors(self.model), self.source, self.target, "\n".join(lines))
+        library.save(folder, self.model_config, weights, self.source, self.target, "\n".join(lines))
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:
@@ -334,7 +387,18 @@ def _gradient(parameter: torch.nn.Parameter) -> Tensor:
     return parameter.grad
 
 
-_MAY_CHANGE = {"run", "threads", "train.steps", "train.epochs", "train.minutes", "train.patience", "train.checkpoint"}
+_MAY_CHANGE = {
+    *("run", "threads", "device", "train.shard", "train.steps", "train.epochs", "train.minutes"),
+    *("train.patience", "train.checkpoint", "train.average_last"),
+}
+
+
+def _resolved(path: Path) -> Any:
+    """A run's recipe as it is understood now: what has come into recipes since has its default."""
+    try:
+        return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
+    except ConfigError as error:
+        raise ValueError(f"the run was made by another version of Regard, or its recipe is damaged. {error}") from None
 
 
 def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:

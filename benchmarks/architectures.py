@@ -1,0 +1,107 @@
+"""The lectures' comparison under equal conditions: RNN without attention, with Bahdanau's, convolution, Transformer.
+
+    python benchmarks/architectures.py --data multi30k
+
+Same data (Multi30k, English to German), same tokenizer, same minutes, each with the best of the same three learning
+rates, by validation loss. Runs go into runs/architectures and are taken up again where they were, so that the twelve
+trainings need not be done in one go; `--only` chooses some of them.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+import regard
+from harness import machine
+from regard.data.text import pairs
+from regard.evaluation import bleu
+from regard.explain import figures
+
+MODELS = {
+    "RNN, no attention": ["translate/rnn", "model.attention=none"],
+    "RNN, Bahdanau's attention": ["translate/rnn", "model.attention=additive"],
+    "convolution": ["translate/conv"],
+    "Transformer": ["translate/transformer", "model.preset=small"],
+}
+RATES = (3e-4, 1e-3, 3e-3)
+SAME = [
+    "tokenizer.vocab_size=6000", "tokenizer.joint=true", "model.width=256", "model.dropout=0.2", "train.epochs=1000",
+    "train.batch_tokens=2000", "train.warmup=400", "train.schedule=linear", "train.cooldown=0.0", "train.smoothing=0.1",
+    "train.average=0.999", "train.validate=400", "train.checkpoint=400", "seed=1",
+]  # fmt: skip
+LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words of the source
+
+
+def folder(model: str, rate: float) -> Path:
+    """Where a run is."""
+    return Path("runs/architectures") / f"{model.replace(', ', '-').replace(' ', '-')}-{rate:g}"
+
+
+def train(model: str, rate: float, data: Path, minutes: float) -> None:
+    """Trains, or goes on training, unless it is done."""
+    print(f"{model}, learning rate {rate:g}", flush=True)
+    files = [
+        f'data.{part}={{path="{data / name}.en.gz", target="{data / name}.de.gz"}}'
+        for part, name in (("train", "train"), ("valid", "val"))
+    ]
+    budget = [f"train.minutes={minutes}", f"train.learning_rate={rate}", f"run={folder(model, rate)}"]
+    command = [sys.executable, "-m", "regard", "train", *MODELS[model], *SAME, *files, *budget]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def best(run: Path) -> float:
+    """The lowest validation loss of a run."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
+    return min(line["valid_loss"] for line in lines if "valid_loss" in line)
+
+
+def main() -> None:
+    """Trains, tests, prints tables and draws."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
+    parser.add_argument("--minutes", type=float, default=15)
+    parser.add_argument("--only", choices=MODELS, nargs="+", default=list(MODELS))
+    options = parser.parse_args()
+    for model in options.only:
+        for rate in RATES:
+            train(model, rate, options.data, options.minutes)
+    tests = list(pairs(options.data / "test_2016_flickr.en.gz", options.data / "test_2016_flickr.de.gz"))
+    print(f"{machine()}, {options.minutes:g} minutes each")
+    spans = [f"{low}–{high}" if high < 99 else f"{low} and more" for low, high in LENGTHS]
+    print(f"| | parameters | learning rate | valid loss | BLEU | chrF | {' | '.join(f'{s} words' for s in spans)} |")
+    print("|---" * (6 + len(spans)) + "|")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for model in options.only:
+        rate = min(RATES, key=lambda rate: best(folder(model, rate)))
+        run = folder(model, rate)
+        translator = regard.load(str(run))
+        found = [translations[0].text for translations in translator.translate([source for source, _ in tests])]
+        scores = bleu.score(found, [target for _, target in tests])
+        by_length = []
+        for low, high in LENGTHS:
+            chosen = [i for i, (source, _) in enumerate(tests) if low <= len(source.split()) <= high]
+            by_length.append(bleu.score([found[i] for i in chosen], [tests[i][1] for i in chosen]).bleu)
+        parameters = sum(p.numel() for p in translator.model.parameters())
+        cells = [
+            f"{parameters / 1e6:.1f} M",
+            f"{rate:g}",
+            f"{best(run):.3f}",
+            f"{scores.bleu:.1f}",
+            f"{scores.chrf:.1f}",
+        ]
+        print(f"| {model} | {' | '.join([*cells, *(f'{value:.1f}' for value in by_length)])} |", flush=True)
+        axes.plot(spans, by_length, marker="o", label=f"{model} ({scores.bleu:.1f})")
+    axes.set_xlabel("words of the source")
+    axes.set_ylabel("BLEU")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    figures.save(figure, Path("runs/architectures/by-length.png"))
+
+
+if __name__ == "__main__":
+    main()

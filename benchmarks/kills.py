@@ -1,0 +1,74 @@
+"""Fifty kills: a run that is killed again and again at random moments ends with the bits of one that never was.
+
+    python benchmarks/kills.py
+
+Most of the kills are `kill -9`; every fifth is Ctrl-C. A small translator of dates is trained, with dropout, averaging
+and accumulation, a checkpoint every 20 steps.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness import machine
+
+RECIPE = [
+    "translate/dates", "data.pairs=2000", "tokenizer.vocab_size=400", "model.width=32", "model.ff_width=64",
+    "model.dropout=0.2", "train.steps=2500", "train.batch_tokens=400", "train.accumulate=2", "train.validate=250",
+    "train.checkpoint=20", "threads=1",
+]  # fmt: skip
+
+
+def start(run: Path) -> subprocess.Popen[bytes]:
+    """A training in a process of its own."""
+    command = [sys.executable, "-m", "regard", "train", *RECIPE, f"run={run}"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def newest(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max((int(path.name.partition("-")[2]) for path in run.glob("checkpoints/step-*")), default=0)
+
+
+def main() -> None:
+    """Trains once in peace, once under fire, and compares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    peace, fire = Path("runs/kills-peace"), Path("runs/kills-fire")
+    for run in (peace, fire):
+        shutil.rmtree(run, ignore_errors=True)
+    assert start(peace).wait() == 0
+    kills = 0
+    while kills < options.kills:
+        before = newest(fire)
+        process = start(fire)
+        while newest(fire) == before and process.poll() is None:  # it has come to life, and gone on
+            time.sleep(0.01)
+        try:
+            process.wait(timeout=chance.uniform(0, 0.5))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT if kills % 5 == 4 else signal.SIGKILL)
+            process.wait()
+            kills += 1
+            print(f"\rkill {kills} at about step {newest(fire):,}", end="", flush=True)
+        else:
+            break  # the run was over
+    assert start(fire).wait() == 0
+    same = all(
+        (peace / name / "model.safetensors").read_bytes() == (fire / name / "model.safetensors").read_bytes()
+        for name in ("model", "last")
+    )
+    print(f"\n{machine()}\n{kills} kills; weights of model/ and last/ {'bit-identical' if same else 'DIFFERENT'}")
+    sys.exit(not same)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What decoding gives, whichever way it chooses the tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A text that a model wrote, as tokens without beginning and end."""
+
+    tokens: tuple[int, ...]
+    token_scores: tuple[float, ...]
+    """Log-probability of each token, and of the end."""
+    score: float
+    """What it is ranked by."""
+    cut: bool
+    """It had to end because it was as long as it may be."""
+
+
+def forced(end: int, length: int, longest: int, prefix: Sequence[int]) -> int | None:
+    """The one token that may come after `length` tokens, if there is no choice."""
+    if length >= longest:
+        return end
+    return prefix[length] if length < len(prefix) else None

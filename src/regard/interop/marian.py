@@ -1,0 +1,305 @@
+"""Hugging Face's Marian, the architecture of OPUS-MT: its folders as our models, and our models as its folders.
+
+One table of names serves both directions. Tokens are numbered anew on the way in: padding, beginning and end come
+first, as everywhere in Regard. Marian begins a sentence with padding, so that our beginning has the vector of its
+padding.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Engine
+from torch import Tensor
+
+from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.interop import sentencepiece
+from regard.interop.sentencepiece import SentencePiece
+from regard.models.transformer import TransformerConfig
+
+UNLIKELY = 10.0  # by so much SentencePiece finds an unknown letter less likely than the least likely piece
+NEVER = -1e9  # a logit whose probability is zero
+UNKNOWN = "<unk>"
+PARTS = {
+    "self_attn.q_proj": "attention.query",
+    "self_attn.k_proj": "attention.key",
+    "self_attn.v_proj": "attention.value",
+    "self_attn.out_proj": "attention.out",
+    "self_attn_layer_norm": "attention_residual.norm",
+    "encoder_attn.q_proj": "cross.query",
+    "encoder_attn.k_proj": "cross.key",
+    "encoder_attn.v_proj": "cross.value",
+    "encoder_attn.out_proj": "cross.out",
+    "encoder_attn_layer_norm": "cross_residual.norm",
+    "fc1": "feedforward.inner",
+    "fc2": "feedforward.outer",
+    "final_layer_norm": "feedforward_residual.norm",
+}
+SURPLUS = {
+    "lm_head.weight",
+    "model.shared.weight",
+    *(f"model.{half}.embed_{what}.weight" for half in ("encoder", "decoder") for what in ("tokens", "positions")),
+}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+
+
+def names(config: TransformerConfig) -> dict[str, str]:
+    """Marian's names of our tensors."""
+    result = {"final_logits_bias": "output_bias"}
+    if config.source_vocab_size is None and config.tied:
+        result["model.shared.weight"] = "target_embedding.weight"
+    else:
+        source = "target_embedding" if config.source_vocab_size is None else "source_embedding"
+        result["model.encoder.embed_tokens.weight"] = f"{source}.weight"
+        result["model.decoder.embed_tokens.weight"] = "target_embedding.weight"
+    if not config.tied:
+        result["lm_head.weight"] = "output.weight"
+    for half, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for layer in range(layers):
+            for theirs, mine in PARTS.items():
+                if half == "decoder" or not theirs.startswith("encoder_attn"):
+                    for kind in ("weight", "bias"):
+                        result[f"model.{half}.layers.{layer}.{theirs}.{kind}"] = f"{half}.layers.{layer}.{mine}.{kind}"
+    return result
+
+
+# in
+
+
+def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
+    """Our config for a Marian model."""
+    get = theirs.get
+    for name, expected, default in (("scale_embedding", True, False), ("static_position_embeddings", True, True)):
+        if get(name, default) is not expected:
+            raise ValueError(f"{name} = {get(name, default)}: only {expected} can be converted")
+    for name in ("attention_heads", "ffn_dim"):
+        if theirs[f"encoder_{name}"] != theirs[f"decoder_{name}"]:
+            raise ValueError(f"encoder_{name} and decoder_{name} differ, which cannot be converted")
+    if get("activation_function", "gelu") not in ACTIVATIONS:
+        raise ValueError(f"activation_function = {theirs['activation_function']!r} is not known")
+    tied = get("tie_word_embeddings", True)
+    # where the output layer is a table of its own, so are those of source and target
+    shared = get("share_encoder_decoder_embeddings", True) and tied
+    return TransformerConfig(
+        vocab_size=len(order.target),
+        source_vocab_size=None if shared else len(order.source),
+        pad_id=PAD,
+        width=theirs["d_model"],
+        heads=theirs["encoder_attention_heads"],
+        ff_width=theirs["encoder_ffn_dim"],
+        encoder_layers=theirs["encoder_layers"],
+        decoder_layers=theirs["decoder_layers"],
+        positions="sinusoidal_split",
+        norm_placement="post",
+        activation=ACTIVATIONS[get("activation_function", "gelu")],  # type: ignore[arg-type]
+        dropout=get("dropout", 0.1),
+        tied=tied,
+        output_bias=True,
+    )
+
+
+class Order:
+    """Which of Marian's tokens each of ours is."""
+
+    def __init__(self, theirs: Mapping[str, Any]) -> None:
+        pad, end = theirs["pad_token_id"], theirs["eos_token_id"]
+        begin = theirs.get("decoder_start_token_id", pad)
+        sizes = {"source": theirs["vocab_size"], "target": theirs.get("decoder_vocab_size") or theirs["vocab_size"]}
+        first = (pad, begin, end)
+        self.source, self.target = (
+            [*first, *(token for token in range(sizes[side]) if token not in first)] for side in ("source", "target")
+        )
+
+
+def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order: Order) -> dict[str, Tensor]:
+    """Our tensors from Marian's; what has no place is an error."""
+    table = names(config)
+    # one table may be there under several names, and positions, which we compute, may be there or not
+    given = {name: tensor for name, tensor in theirs.items() if name in table or name not in SURPLUS}
+    for name in ("model.shared.weight", "model.decoder.embed_tokens.weight"):
+        for other in ("model.decoder.embed_tokens.weight", "lm_head.weight") if config.tied and name in table else ():
+            if name not in given and other in theirs:
+                given[name] = theirs[other]
+    missing, unknown = sorted(table.keys() - given.keys()), sorted(given.keys() - table.keys())
+    if missing or unknown:
+        raise ValueError(f"not a Marian model of this config: missing {missing[:5]}, not known {unknown[:5]}")
+    weights = {mine: given[name].float() for name, mine in table.items()}
+    weights["output_bias"] = weights["output_bias"].flatten()[order.target]
+    weights["output_bias"][[PAD, BEGIN]] = NEVER  # Marian's settings forbid to write padding
+    for name, side in (
+        ("target_embedding.weight", order.target),
+        ("source_embedding.weight", order.source),
+        ("output.weight", order.target),
+    ):
+        if name in weights:
+            weights[name] = weights[name][side]
+    return weights
+
+
+def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: list[int]) -> Tokenizer:
+    """A tokenizer that gives our numbers: the pieces of one language in a vocabulary that both may share."""
+    by_number = {number: piece for piece, number in vocabulary.items()}
+    lowest = min(model.pieces.values())
+    entries: list[tuple[str, float]] = []
+    for mine, theirs in enumerate(order):
+        piece = by_number.get(theirs, "")
+        if mine > END and piece in model.pieces:
+            entries.append((piece, model.pieces[piece]))
+        elif mine > END and len(piece) == 1:
+            entries.append((piece, lowest - UNLIKELY))  # a letter of the other language, better than unknown
+        else:
+            # what is no token of this language gets a name that no text has; but an order such as >>fra<< is one
+            entries.append((piece if _is_order(piece) else f"\0{mine}", lowest))
+    unknown = order.index(vocabulary[UNKNOWN])
+    engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
+    steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
+    if model.strips:
+        steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    engine.normalizer = normalizers.Sequence(steps)
+    engine.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=False)
+    engine.decoder = decoders.Metaspace("▁", prepend_scheme="always")
+    engine.add_special_tokens([f"\0{mine}" for mine in (PAD, BEGIN, END, unknown)])
+    engine.add_tokens([AddedToken(piece, normalized=False) for piece in vocabulary if _is_order(piece)])
+    return Tokenizer(engine)
+
+
+def _is_order(piece: str) -> bool:
+    """Whether a piece tells a model for several languages which one to write."""
+    return piece.startswith(">>") and piece.endswith("<<")
+
+
+def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
+    """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
+    theirs = _read_json(folder / "config.json")
+    if theirs.get("model_type") != "marian":
+        raise ValueError(f"{folder}: its model is of type {theirs.get('model_type')!r}, not 'marian'")
+    if not (folder / "model.safetensors").is_file():
+        raise ValueError(
+            f"{folder}: has no model.safetensors. Pickled weights are not opened; to convert them, where you trust "
+            f"them: MarianMTModel.from_pretrained(...).save_pretrained(...)"
+        )
+    order = Order(theirs)
+    config = read_config(theirs, order)
+    weights = read_weights(load_file(folder / "model.safetensors"), config, order)
+    if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")  # one that we wrote
+        return config, weights, tokenizer, tokenizer
+    vocabularies = [_read_json(folder / "vocab.json")]
+    if config.source_vocab_size is not None and (folder / "target_vocab.json").is_file():
+        vocabularies.append(_read_json(folder / "target_vocab.json"))
+    source = make_tokenizer(_read_pieces(folder / "source.spm"), vocabularies[0], order.source)
+    target = make_tokenizer(_read_pieces(folder / "target.spm"), vocabularies[-1], order.target)
+    return config, weights, source, target
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's Marian?") from None
+    except ValueError:
+        raise ValueError(f"{path}: damaged, it is not JSON") from None
+
+
+def _read_pieces(path: Path) -> SentencePiece:
+    try:
+        return sentencepiece.read(path.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+# out
+
+
+def write(
+    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], source: Tokenizer, target: Tokenizer
+) -> None:
+    """Writes a folder that `MarianMTModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
+    wanted = {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer", "position_merge": "add"}
+    differing = [
+        f"model.{name} = {getattr(config, name)!r}" for name in wanted if getattr(config, name) != wanted[name]
+    ]
+    if differing:
+        remedy = " ".join(f"model.{name}={value}" for name, value in wanted.items())
+        raise ValueError(f"Marian has no {', '.join(differing)}; a model trained with {remedy} can be converted")
+    bias = weights.get("output_bias", torch.zeros(config.vocab_size))
+    tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
+    theirs = {name: tensors[mine].clone().contiguous() for name, mine in names(config).items()}
+    save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
+    about = {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "vocab_size": config.source_vocab_size or config.vocab_size,
+        "decoder_vocab_size": config.vocab_size,
+        "share_encoder_decoder_embeddings": config.source_vocab_size is None and config.tied,
+        "tie_word_embeddings": config.tied,
+        "d_model": config.width,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.ff_width,
+        "decoder_ffn_dim": config.ff_width,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "max_position_embeddings": config.context,
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "pad_token_id": PAD,
+        "decoder_start_token_id": BEGIN,
+        "eos_token_id": END,
+        "forced_eos_token_id": None,
+        "bos_token_id": None,
+    }
+    _write_json(folder / "config.json", about)
+    generation = {"pad_token_id": PAD, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
+    _write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
+    _write_tokenizers(folder, source, target)
+
+
+def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+    engines = [json.loads(tokenizer.to_json()) for tokenizer in (source, target)]
+    specials = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": UNKNOWN}
+    if all(engine["model"]["type"] == "Unigram" and "\0" in engine["model"]["vocab"][0][0] for engine in engines):
+        # pieces of SentencePiece, which came from such a folder
+        unknown = engines[0]["model"]["unk_id"]
+        special_names = {PAD: "<pad>", BEGIN: "<s>", END: "</s>", unknown: UNKNOWN}
+        pieces = [[piece for piece, _ in engine["model"]["vocab"]] for engine in engines]
+        vocabulary = {}
+        for number, sides in enumerate(zip(*pieces, strict=True)):
+            known = [piece for piece in sides if not piece.startswith("\0")]
+            vocabulary[special_names.get(number) or (known[0] if known else f"<unused {number}>")] = number
+        _write_json(folder / "vocab.json", vocabulary)
+        for name, engine in (("source.spm", engines[0]), ("target.spm", engines[1])):
+            (folder / name).write_bytes(sentencepiece.write(_pieces(engine)))
+        _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", **specials})
+        return
+    if source is not target:
+        raise ValueError(
+            "Hugging Face has no tokenizer for two byte-level vocabularies; train with tokenizer.joint=true"
+        )
+    engine = Engine.from_str(source.to_json())
+    engine.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])
+    engine.save(str(folder / "tokenizer.json"))
+    specials.pop("unk_token")  # every text has its bytes
+    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **specials})
+
+
+def _pieces(engine: Mapping[str, Any]) -> SentencePiece:
+    named = {p: score for p, score in engine["model"]["vocab"] if not p.startswith("\0") and not _is_order(p)}
+    lowest = min(score for piece, score in named.items() if len(piece) > 1)
+    pieces = {piece: score for piece, score in named.items() if score > lowest - UNLIKELY}
+    steps = {step["type"]: step for step in engine["normalizer"]["normalizers"]}
+    charsmap = base64.b64decode(steps["Precompiled"]["precompiled_charsmap"]) if "Precompiled" in steps else b""
+    return SentencePiece(pieces, charsmap, "Replace" in steps)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")

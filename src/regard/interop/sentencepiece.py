@@ -1,0 +1,104 @@
+"""SentencePiece's model files, read and written without the library: a few fields of a protocol buffer.
+
+A buffer is a row of fields: a number that says which field it is and of what kind, then its value. Kinds: 0 a number in
+groups of 7 bits, 1 eight bytes, 2 a length and so many bytes, 5 four bytes.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+UNIGRAM, NORMAL, UNKNOWN, CONTROL = 1, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """A unigram model: pieces with their scores, and how text is normalised before."""
+
+    pieces: dict[str, float]
+    charsmap: bytes
+    """Which characters stand for which, in the form that `tokenizers.normalizers.Precompiled` takes; may be empty."""
+    strips: bool = True
+    """Spaces around the text go, and several in a row become one."""
+
+
+def read(data: bytes) -> SentencePiece:
+    """A model from its file's bytes."""
+    pieces, charsmap, strips, kind = {}, b"", True, UNIGRAM
+    try:
+        for field, value in _fields(data):
+            if field == 1:
+                piece = dict(_fields(value))
+                if piece.get(3, NORMAL) == NORMAL:
+                    pieces[piece[1].decode()] = struct.unpack("<f", piece[2])[0]
+            elif field == 2:
+                kind = dict(_fields(value)).get(3, UNIGRAM)
+            elif field == 3:
+                normalizer = dict(_fields(value))
+                charsmap, strips = normalizer.get(2, b""), bool(normalizer.get(4, 1))
+    except (IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
+        raise ValueError("not a SentencePiece model, or a damaged one") from None
+    if kind != UNIGRAM:
+        raise ValueError("only unigram models of SentencePiece can be converted, and this is another kind")
+    if not pieces:
+        raise ValueError("not a SentencePiece model: it has no pieces")
+    return SentencePiece(pieces, charsmap, strips)
+
+
+def write(model: SentencePiece) -> bytes:
+    """The bytes of a model's file."""
+    specials = [_piece("<unk>", 0.0, UNKNOWN), _piece("<s>", 0.0, CONTROL), _piece("</s>", 0.0, CONTROL)]
+    pieces = specials + [_piece(piece, score, NORMAL) for piece, score in model.pieces.items()]
+    trainer = _field(3, UNIGRAM)
+    name = "precompiled" if model.charsmap else "identity"
+    normalizer = _field(1, name.encode()) + _field(2, model.charsmap) + _field(4, int(model.strips))
+    return b"".join(_field(1, piece) for piece in pieces) + _field(2, trainer) + _field(3, normalizer)
+
+
+def _piece(text: str, score: float, kind: int) -> bytes:
+    return _field(1, text.encode()) + _number(2 << 3 | 5) + struct.pack("<f", score) + _field(3, kind)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Numbers and values of a buffer's fields, one after the other."""
+    position = 0
+    while position < len(data):
+        key, position = _read_number(data, position)
+        kind = key & 7
+        if kind == 0:
+            value, position = _read_number(data, position)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            size, position = _read_number(data, position)
+        else:
+            size = {1: 8, 5: 4}[kind]
+        if position + size > len(data):
+            raise IndexError
+        yield key >> 3, data[position : position + size]
+        position += size
+
+
+def _read_number(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[position]
+        number |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return number, position
+
+
+def _field(field: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _number(field << 3) + _number(value)
+    return _number(field << 3 | 2) + _number(len(value)) + value
+
+
+def _number(value: int) -> bytes:
+    result = bytearray()
+    while value > 127:
+        result.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*result, value])

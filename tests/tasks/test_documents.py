@@ -1,0 +1,49 @@
+from regard.explain.alignment import Alignment
+from regard.tasks.documents import translate_texts
+from regard.tasks.translation import Translation
+
+
+def backwards(texts):
+    """Translates each word by itself, and puts the words in the opposite order."""
+    results = []
+    for text in texts:
+        words = tuple(text.split())
+        weights = tuple(tuple(float(i + j == len(words) - 1) for i in range(len(words))) for j in range(len(words)))
+        alignment = Alignment(words, words[::-1], weights)
+        best = Translation(" ".join(words[::-1]), -1.0, alignment=alignment)
+        results.append([best, Translation(text.upper(), -2.0, alignment=alignment)])
+    return results
+
+
+def test_texts_are_translated_by_sentences_and_come_back_in_their_places() -> None:
+    texts = ["  One two. Three four five!\n\nSix", "", "seven eight"]
+    found = list(translate_texts(iter(texts), backwards))
+    assert [document.text for document in found] == texts
+    assert [document.translation(0) for document in found] == ["  two. One five! four Three\n\nSix", "", "eight seven"]
+    assert found[0].translation(1) == texts[0].upper()
+    assert [len(document.ranks()) for document in found] == [2, 1, 2]
+
+
+def test_links_count_words_over_the_whole_text() -> None:
+    (found,) = translate_texts(iter(["One two. Three four five!\nSix"]), backwards)
+    assert found.pharaoh(0) == "1-0 0-1 4-2 3-3 2-4 5-5"
+
+
+def test_sentences_without_a_space_between_them_share_a_word() -> None:
+    (found,) = translate_texts(iter(["你好。世界。 再见"]), backwards)
+    assert found.translation(0) == "你好。世界。 再见"
+    assert found.pharaoh(0) == "0-0 0-0 1-1"
+
+
+def test_any_number_of_texts_is_translated_a_few_at_a_time() -> None:
+    sizes = []
+
+    def translate(texts):
+        sizes.append(len(texts))
+        return backwards(texts)
+
+    found = translate_texts((f"text {i}" for i in range(7)), translate, at_once=3)
+    assert next(found).translation(0) == "0 text"
+    assert sizes == [3]
+    assert [document.translation(0) for document in found] == [f"{i} text" for i in range(1, 7)]
+    assert sizes == [3, 3, 1]

@@ -51,6 +51,11 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     assert read(str(path), ["model.heads=3"]).model.width == 30
 
 
+def test_the_model_to_begin_with_is_written_at_the_model() -> None:
+    with pytest.raises(ConfigError, match=r'init = "runs/a": write it as model\.init'):
+        read("translate/transformer", ["init=runs/a"])
+
+
 def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(
         ValueError, match="no recipe and no file is named 'translate/transfomer'; did you mean translate/"

@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: written aside, hashed, and renamed into place."""
+"""Files and folders that are whole or not there: written aside, and renamed into place."""
 
 import hashlib
 import json
@@ -6,6 +6,10 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 HASHES = "hashes.json"
 
@@ -54,6 +58,21 @@ def verify(folder: Path) -> None:
             raise ValueError(f"{path}: missing")
         if _hash(path) != expected:
             raise ValueError(f"{path}: damaged, it is not what was written")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file so that, whatever happens, it is the old one or the new one."""
+    aside = _beside(path, "new")
+    aside.write_text(text, "utf-8")
+    aside.replace(path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file; a damaged one is named."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path}: damaged ({error})") from None
 
 
 def _beside(folder: Path, suffix: str) -> Path:

@@ -13,13 +13,12 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.config import Config, parse
 from regard.data.tokenizer import Tokenizer
-from regard.folders import restore, verify, write_whole
+from regard.folders import read_tensors, restore, verify, write_whole
 from regard.interop import marian
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -72,14 +71,6 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
         raise ValueError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
     for name, tensor in own.items():
         tensor.copy_(loaded[name])
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file; a damaged one is named."""
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path}: damaged ({error})") from None
 
 
 def save(

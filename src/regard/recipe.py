@@ -64,7 +64,8 @@ class TrainConfig(Config):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """What matrix products are computed in; auto: bfloat16 on a graphics card that has it, or else float32."""
     shard: bool = False
-    """With several processes, each holds a part of the weights only (FSDP), for models that are too large for one."""
+    """With several processes, each trains a part of the weights only (FSDP), for models that are too large for one; the
+    first also keeps a whole copy on the CPU, to validate with."""
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""
@@ -105,6 +106,8 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     path = find(name)
     file = read_toml(path)
     data = override(file, overrides)
+    if "init" in data:
+        raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
     text, model = data.get("tokenizer", {}), data.get("model", {})
     if isinstance(text, dict) and isinstance(model, dict):
         if "init" in model:

@@ -16,6 +16,7 @@ from regard.data.sentences import split
         ("No. Yes. Come in.", ["No.", "Yes.", "Come in."]),
         ("Sí. ¿Qué tal? ¡Hola! (Bien.) Y tú", ["Sí.", "¿Qué tal?", "¡Hola!", "(Bien.)", "Y tú"]),
         ("你好。今天天气很好！“是吗？”他问", ["你好。", "今天天气很好！", "“是吗？”", "他问"]),
+        ("I have 5. You have 6. We go.", ["I have 5.", "You have 6.", "We go."]),
         ("Wait... what?! Yes.", ["Wait... what?!", "Yes."]),
         ("  \n\n ", []),
         ("", []),
@@ -39,6 +40,7 @@ def test_a_sentence_that_is_too_long_is_cut_after_a_comma_or_else_between_words(
     assert split("one two three, four five six", 20).sentences == ("one two three,", "four five six")
     assert split("one two three four five six", 20).sentences == ("one two three four", "five six")
     assert split("a, one two three four five six", 20).sentences == ("a, one two three", "four five six")
+    assert split("exactly 10,000 dollars, no more", 20).sentences == ("exactly 10,000", "dollars, no more")
     assert split("x" * 50, 20).sentences == ("x" * 20, "x" * 20, "x" * 10)
 
 

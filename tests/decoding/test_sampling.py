@@ -76,8 +76,8 @@ def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
     model, source = make(seed), padded_tokens([4, 2], VOCABULARY)
     together = Sampling(BEGIN, END, tries=6, seed=seed).search(model, source, [8, 8])
     for row, length in enumerate([4, 2]):
-        ((alone,),) = Sampling(BEGIN, END, seed=seed + attempt).search(model, source[row : row + 1, :length], [8])
-        assert together[row][attempt].tokens == alone.tokens
+        (alone,) = Sampling(BEGIN, END, tries=attempt + 1, seed=seed).search(model, source[row : row + 1, :length], [8])
+        assert together[row][attempt].tokens == alone[-1].tokens
     assert len({hypothesis.tokens for hypothesis in together[0]}) > 1
 
 

@@ -156,6 +156,7 @@ def compare_logits(model: Any, theirs: Any, order: list[int]) -> None:
 
 CHANGES = {
     "like OPUS-MT": {},
+    "a table for each language": {"share_encoder_decoder_embeddings": False},
     "relu, an output layer of its own": {"activation_function": "relu", "tie_word_embeddings": False},
     "gelu, more heads": {"activation_function": "gelu", "encoder_attention_heads": 4, "decoder_attention_heads": 4},
 }
@@ -254,6 +255,49 @@ def test_a_model_of_ours_opens_there_with_its_tokenizer(tmp_path: Path, tied) ->
     compare_logits(back.model.double(), model, list(range(ours.source.vocab_size)))
 
 
+def test_what_the_tokenizer_does_not_know_belongs_to_no_word(ours) -> None:
+    for text in ("we eat 日 bread", "日", "we 日本eat"):
+        (found,) = ours.translate([text], align=True, beam=2, n_best=2)
+        (tokens,) = ours.source.encode([text])
+        words = ours.source.decode([tokens])[0].split()
+        for translation in found:
+            assert list(translation.alignment.source) == words
+            assert all(len(row) == len(words) for row in translation.alignment.weights)
+            assert len(translation.words) == len(translation.word_scores) == len(translation.alignment.weights)
+
+
+def test_pieces_of_the_other_language_are_decoded_as_there(folder: Path, theirs, ours) -> None:
+    order = our_order(folder)
+    tokens = list(range(END + 1, len(order)))
+    whole = theirs[1].decode([order[token] for token in tokens], skip_special_tokens=True)
+    assert ours.target.decode([tokens])[0].split() == whole.split()
+
+
+def test_packed_in_16_bits_it_can_still_be_trained(folder: Path, tmp_path: Path) -> None:
+    library.convert(f"hf:{folder}", str(tmp_path / "half"), half=True)
+    weights = library.read(str(tmp_path / "half")).weights
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_two_vocabularies_stay_two(tmp_path: Path) -> None:
+    folder = opus(tmp_path / "opus", share_encoder_decoder_embeddings=False)
+    one = json.loads((folder / "vocab.json").read_text())
+    # the target's numbers run the other way, but for the special ones
+    inner = [piece for piece, number in one.items() if 1 < number < len(one) - 1]
+    other = {"</s>": 0, "<unk>": 1, **{p: i for i, p in enumerate(reversed(inner), start=2)}, "<pad>": len(one) - 1}
+    (folder / "target_vocab.json").write_text(json.dumps(other))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "MarianTokenizer", "separate_vocabs": True})
+    )
+    library.convert(f"hf:{folder}", f"hf:{tmp_path / 'again'}")
+    ours, again = library.load(f"hf:{folder}"), library.load(f"hf:{tmp_path / 'again'}")
+    assert ours.source.encode(["el niño"]) != ours.target.encode(["el niño"])
+    for side in ("source", "target"):
+        assert getattr(again, side).encode(SPANISH[:4]) == getattr(ours, side).encode(SPANISH[:4])
+    tokenizer = open_theirs(tmp_path / "again")[1]
+    assert tokenizer(text_target=SPANISH[0])["input_ids"][:-1] == ours.target.encode(SPANISH[:1])[0]
+
+
 def refuse(name: str, target: str, messages: Sequence[str]) -> None:
     with pytest.raises(ValueError, match=".*".join(re.escape(message) for message in messages)):
         library.convert(name, target)
@@ -267,15 +311,19 @@ def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
         str(rotary), f"hf:{tmp_path / 'x'}", ["Marian has no model.positions = 'rotary'", "model.norm_placement=post"]
     )
     assert not (tmp_path / "x").exists()
-    for name, content, message in (
+    cases = (
         ("config.json", {"model_type": "bert"}, "its model is of type 'bert', not 'marian'"),
         ("config.json", {"scale_embedding": False}, "scale_embedding = False: only True can be converted"),
         ("config.json", {"decoder_ffn_dim": 99}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ("config.json", {"encoder_layers": 5}, "not a Marian model of this config: missing ['model.encoder.layers.2"),
         ("source.spm", b"\x0a\xff", "source.spm: not a SentencePiece model"),
+        ("source.spm", b"\x0a\x02\x08\x01", "source.spm: not a SentencePiece model"),
+        ("model.safetensors", b"\x09\x00", "model.safetensors: damaged"),
+        ("vocab.json", b"{}", "its config.json or vocab.json lacks '<unk>'"),
         ("model.safetensors", None, "has no model.safetensors. Pickled weights are not opened"),
-    ):
-        damaged = tmp_path / f"damaged-{abs(hash(message))}"
+    )
+    for number, (name, content, message) in enumerate(cases):
+        damaged = tmp_path / f"damaged-{number}"
         damaged.mkdir()
         for path in folder.iterdir():
             (damaged / path.name).write_bytes(path.read_bytes())

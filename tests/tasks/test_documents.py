@@ -3,7 +3,7 @@ from regard.tasks.documents import translate_texts
 from regard.tasks.translation import Translation
 
 
-def backwards(texts):
+def backwards(texts, _prefixes=()):
     """Translates each word by itself, and puts the words in the opposite order."""
     results = []
     for text in texts:
@@ -35,12 +35,40 @@ def test_sentences_without_a_space_between_them_share_a_word() -> None:
     assert found.pharaoh(0) == "0-0 0-0 1-1"
 
 
+def test_a_script_with_spaces_gets_one_where_the_other_has_none() -> None:
+    def translate(texts, _prefixes):
+        words = {"你好。": "Hello there.", "世界。": "World."}
+        return [
+            [
+                Translation(
+                    words[t], 0.0, alignment=Alignment((t,), tuple(words[t].split()), ((1.0,),) * len(words[t].split()))
+                )
+            ]
+            for t in texts
+        ]
+
+    (found,) = translate_texts(iter(["你好。世界。"]), translate)
+    assert found.translation(0) == "Hello there. World."
+    assert found.pharaoh(0) == "0-0 0-1 0-2"
+
+
+def test_a_prefix_is_for_the_first_sentence_of_each_text() -> None:
+    seen = []
+
+    def translate(texts, prefixes):
+        seen.append((list(texts), list(prefixes)))
+        return backwards(texts)
+
+    list(translate_texts(iter(["One. Two.", "", "Three"]), translate, "El"))
+    assert seen == [(["One.", "Two.", "Three"], ["El", "", "El"])]
+
+
 def test_any_number_of_texts_is_translated_a_few_at_a_time() -> None:
     sizes = []
 
-    def translate(texts):
+    def translate(texts, prefixes):
         sizes.append(len(texts))
-        return backwards(texts)
+        return backwards(texts, prefixes)
 
     found = translate_texts((f"text {i}" for i in range(7)), translate, at_once=3)
     assert next(found).translation(0) == "0 text"

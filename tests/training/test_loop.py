@@ -250,13 +250,17 @@ def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path
     training = finish(run, "train.average_last=3", "train.average=0.0")
     last = [load_file(folder / "tensors.safetensors") for folder in sorted(run.glob("checkpoints/step-*"))]
     assert len(last) == 3
-    kept, best = load_file(run / "model" / "model.safetensors"), training.state.best
+    kept = load_file(run / "model" / "model.safetensors")
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    best = min(line["valid_loss"] for line in lines if "valid_loss" in line)
     mean = {name: sum(tensors[f"model.{name}"] for tensors in last) / 3 for name in kept}
     loss = training._validation_values(mean)["valid_loss"]
     is_mean = all(torch.allclose(kept[name], mean[name], atol=1e-6) for name in kept)
     assert is_mean == (loss < best)
     # whatever was kept is the better of the two
     assert training._validation_values(kept)["valid_loss"] == pytest.approx(min(loss, best), abs=1e-5)
+    # and a longer run has to better that
+    assert start(run, "train.average_last=3", "train.average=0.0").state.best == pytest.approx(min(loss, best))
 
 
 def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path: Path) -> None:
@@ -285,6 +289,25 @@ def test_low_precision_trains(tmp_path: Path) -> None:
         gradients[precision] = torch.cat([p.grad.flatten() for p in training.parameters.values()])
     similar = torch.cosine_similarity(gradients["float32"], gradients["bfloat16"], dim=0)
     assert 0.99 < similar < 1 - 1e-6  # alike, but really of another precision
+
+
+@pytest.mark.parametrize("name", ["translate/rnn", "translate/conv"])
+def test_low_precision_trains_other_models_too(tmp_path: Path, name) -> None:
+    data = tmp_path / "data.tsv"
+    data.write_text("".join(f"one two {i}\tuno dos {i}\n" for i in range(60)))
+    small = ["tokenizer.vocab_size=300", "model.width=16", "train.steps=2", "train.batch_tokens=200", "threads=1"]
+    changes = [f"data.train={data}", f"run={tmp_path / 'run'}", "train.precision=bfloat16"]
+    training = Training(read(name, [*small, *changes]), Report(Console(quiet=True)))
+    training.train()
+    assert training.state.step == 2
+
+
+def test_a_damaged_recipe_is_named(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    (run / "recipe.json").write_text("")
+    with pytest.raises(ValueError, match=r"recipe\.json: of another version of Regard, or damaged"):
+        start(run)
 
 
 def test_a_device_that_is_not_there_is_told(tmp_path: Path) -> None:

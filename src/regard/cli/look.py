@@ -38,7 +38,7 @@ def look(
         found = translator.translate([text], align=True)[0][0].alignment
     else:
         (found,) = translator.align([text], [target])
-    if found is None:
+    if found is None or not found.source:
         raise ValueError("there is nothing to look at in an empty text")
     if output is None:
         typer.echo(_drawn(found))

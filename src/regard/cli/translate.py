@@ -29,7 +29,7 @@ def translate(
     top_k: Annotated[int | None, typer.Option(help="With --sample: from so many likeliest tokens only.")] = None,
     top_p: Annotated[float, typer.Option(help="With --sample: from the likeliest that make up this share.")] = 1.0,
     seed: Annotated[int, typer.Option(help="With --sample: another seed, other translations.")] = 1,
-    prefix: Annotated[str, typer.Option(help="Words that every translation must begin with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Words that the translation must begin with.")] = "",
     align: Align = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line, with words, scores and, with --align, links.")
@@ -60,7 +60,7 @@ def translate(
         write = partial(translator.sample, tries=n_best, align=align, **how)
     else:
         write = partial(translator.translate, beam=beam, n_best=n_best, align=align)
-    for found in translate_texts(lines, lambda some: write(some, prefixes=[prefix] * len(some) if prefix else ())):
+    for found in translate_texts(lines, lambda some, prefixes: write(some, prefixes=prefixes), prefix):
         if as_json:
             typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
             continue

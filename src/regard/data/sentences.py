@@ -8,13 +8,15 @@ LONGEST = 400  # characters of a piece that is translated at once
 
 # A sentence ends with one of these, quotes and brackets after it included. In scripts without spaces that is enough;
 # elsewhere a space follows, and then something that can begin a sentence.
-_END = re.compile(r"[。！？]+[”’」』）]*\s*|[.!?…]+[\"'”’»)\]]*\s+(?=[\"'“‘«(\[¿¡]*[^\W_])")
+_END = re.compile(r"[。！？]+[”’」』）]*\s*|(?<![.!?…])[.!?…]+[\"'”’»)\]]*\s+(?=[\"'“‘«(\[¿¡]*[^\W_])")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'“‘«])"
-    r"(?:\w|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Sra|Srta|Dra|Gen|Col|Capt|Lt|Mt|vs|etc|e\.g|i\.e|z\.B|d\.h|p\.ej|Nr|Vol|pp?|ca|cf)"
+    r"(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Sra|Srta|Dra|Gen|Col|Capt|Lt|Mt|vs|etc|e\.g|i\.e|z\.B|d\.h|p\.ej|Nr|Vol|pp?|ca|cf)"
     r"\.\s*$"
 )
-_PAUSE = re.compile(r"[,;:，、；：–—]\s*|\s+")
+_PAUSE = re.compile(r"[,;:]\s+|[，、；：–—]\s*|\s+")
+_LONGEST_ABBREVIATION = 12  # with what stands around it
+_FULL_WIDTH = tuple("。！？”’」』）")
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,17 @@ class Document:
     sentences: tuple[str, ...]
     gaps: tuple[str, ...]
 
+    def gaps_for(self, sentences: Sequence[str]) -> list[str]:
+        """What stands around other sentences: the same, but a space where only a script without spaces has none."""
+        gaps = list(self.gaps)
+        for i, (mine, other) in enumerate(zip(self.sentences[:-1], sentences, strict=False), start=1):
+            if not gaps[i] and mine.endswith(_FULL_WIDTH) and not other.endswith(_FULL_WIDTH):
+                gaps[i] = " "
+        return gaps
+
     def with_sentences(self, sentences: Sequence[str]) -> str:
         """The document with other sentences in the places of its own."""
-        return "".join(gap + text for gap, text in zip(self.gaps, [*sentences, ""], strict=True))
+        return "".join(gap + text for gap, text in zip(self.gaps_for(sentences), [*sentences, ""], strict=True))
 
 
 def split(text: str, longest: int = LONGEST) -> Document:
@@ -45,7 +55,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     for line in re.finditer(r"[^\n]+", text):
         begin = line.start()
         for match in _END.finditer(text, line.start(), line.end()):
-            before = text[begin : match.end()]
+            before = text[max(begin, match.end() - _LONGEST_ABBREVIATION) : match.end()]
             # where a small letter follows, as in "No!" he said, the sentence goes on
             if text[match.end() : match.end() + 1].islower() or _ABBREVIATION.search(before):
                 continue

@@ -14,6 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 Kind = Literal["bpe", "unigram"]
 PAD, BEGIN, END = 0, 1, 2
 SPECIALS = ("<pad>", "<s>", "</s>")
+FOREIGN = "\0"  # before the name of a token that this tokenizer decodes but never gives
 
 
 class Tokenizer:
@@ -24,6 +25,7 @@ class Tokenizer:
         # "<pad>" in a text is five characters, not an order to the model
         self.engine.encode_special_tokens = True
         self._spaces = frozenset("ĠĉĊċČč" if "ByteLevel" in repr(engine.decoder) else "▁")
+        self._silent = {PAD, BEGIN, END} | {i for i, t in engine.get_added_tokens_decoder().items() if t.special}
 
     @classmethod
     def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "Tokenizer":
@@ -76,10 +78,16 @@ class Tokenizer:
         return self.engine.decode_batch([list(tokens) for tokens in sentences])
 
     def words(self, tokens: Sequence[int]) -> list[int]:
-        """The number of the word that each token belongs to, words being parted by spaces; -1: to none."""
+        """The number of the word that each token belongs to, words being parted by spaces; -1: to none.
+
+        The words are those of the decoded text, in which padding and the like do not show.
+        """
         numbers, word, after_space = [], -1, True
         for token in tokens:
-            piece = self.engine.id_to_token(token) or ""
+            if token in self._silent:
+                numbers.append(-1)
+                continue
+            piece = (self.engine.id_to_token(token) or "").removeprefix(FOREIGN)
             first = next((i for i, letter in enumerate(piece) if letter not in self._spaces), None)
             if first is None:
                 after_space = True

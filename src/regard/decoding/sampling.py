@@ -49,7 +49,8 @@ class Sampling:
             prefixes: for each sentence, tokens that it must begin with.
         """
         found: list[list[Hypothesis]] = [[] for _ in longest]
-        chances = [torch.Generator().manual_seed(self.seed + attempt) for attempt in range(self.tries)]
+        # far apart, so that a try of one seed is no other try of the next
+        chances = [torch.Generator().manual_seed(self.seed * 1_000_003 + attempt) for attempt in range(self.tries)]
         active = [(sentence, attempt) for sentence in range(len(longest)) for attempt in range(self.tries)]
         if not active:
             return found

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.data.tokenizer import BEGIN, END, FOREIGN, PAD, Tokenizer
+from regard.folders import read_tensors
 from regard.interop import sentencepiece
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 
 UNLIKELY = 10.0  # by so much SentencePiece finds an unknown letter less likely than the least likely piece
-NEVER = -1e9  # a logit whose probability is zero
+NEVER = -6e4  # a logit whose probability is zero, and that 16 bits can hold
 UNKNOWN = "<unk>"
 PARTS = {
     "self_attn.q_proj": "attention.query",
@@ -154,7 +155,9 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
             entries.append((piece, lowest - UNLIKELY))  # a letter of the other language, better than unknown
         else:
             # what is no token of this language gets a name that no text has; but an order such as >>fra<< is one
-            entries.append((piece if _is_order(piece) else f"\0{mine}", lowest))
+            entries.append((piece if _is_order(piece) else FOREIGN + (piece or f"<{mine}>"), lowest))
+    if order[BEGIN] == order[PAD]:
+        entries[BEGIN] = (FOREIGN + "<s>", lowest)
     unknown = order.index(vocabulary[UNKNOWN])
     engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
     steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
@@ -162,8 +165,10 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
         steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     engine.normalizer = normalizers.Sequence(steps)
     engine.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=False)
-    engine.decoder = decoders.Metaspace("▁", prepend_scheme="always")
-    engine.add_special_tokens([f"\0{mine}" for mine in (PAD, BEGIN, END, unknown)])
+    engine.decoder = decoders.Sequence(
+        [decoders.Replace(FOREIGN, ""), decoders.Metaspace("▁", prepend_scheme="always")]
+    )
+    engine.add_special_tokens([entries[mine][0] for mine in (PAD, BEGIN, END, unknown)])
     engine.add_tokens([AddedToken(piece, normalized=False) for piece in vocabulary if _is_order(piece)])
     return Tokenizer(engine)
 
@@ -183,14 +188,21 @@ def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer,
             f"{folder}: has no model.safetensors. Pickled weights are not opened; to convert them, where you trust "
             f"them: MarianMTModel.from_pretrained(...).save_pretrained(...)"
         )
+    try:
+        return _read(folder, theirs)
+    except KeyError as error:
+        raise ValueError(f"{folder}: its config.json or vocab.json lacks {error}") from None
+
+
+def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
     order = Order(theirs)
     config = read_config(theirs, order)
-    weights = read_weights(load_file(folder / "model.safetensors"), config, order)
+    weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
     if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
         tokenizer = Tokenizer.load(folder / "tokenizer.json")  # one that we wrote
         return config, weights, tokenizer, tokenizer
     vocabularies = [_read_json(folder / "vocab.json")]
-    if config.source_vocab_size is not None and (folder / "target_vocab.json").is_file():
+    if (folder / "target_vocab.json").is_file():
         vocabularies.append(_read_json(folder / "target_vocab.json"))
     source = make_tokenizer(_read_pieces(folder / "source.spm"), vocabularies[0], order.source)
     target = make_tokenizer(_read_pieces(folder / "target.spm"), vocabularies[-1], order.target)
@@ -267,19 +279,20 @@ def write(
 def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
     engines = [json.loads(tokenizer.to_json()) for tokenizer in (source, target)]
     specials = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": UNKNOWN}
-    if all(engine["model"]["type"] == "Unigram" and "\0" in engine["model"]["vocab"][0][0] for engine in engines):
+    if engines[0]["model"]["type"] == "Unigram" and engines[0]["model"]["vocab"][PAD][0].startswith(FOREIGN):
         # pieces of SentencePiece, which came from such a folder
-        unknown = engines[0]["model"]["unk_id"]
-        special_names = {PAD: "<pad>", BEGIN: "<s>", END: "</s>", unknown: UNKNOWN}
-        pieces = [[piece for piece, _ in engine["model"]["vocab"]] for engine in engines]
-        vocabulary = {}
-        for number, sides in enumerate(zip(*pieces, strict=True)):
-            known = [piece for piece in sides if not piece.startswith("\0")]
-            vocabulary[special_names.get(number) or (known[0] if known else f"<unused {number}>")] = number
-        _write_json(folder / "vocab.json", vocabulary)
+        vocabularies = [
+            {piece.removeprefix(FOREIGN): number for number, (piece, _) in enumerate(engine["model"]["vocab"])}
+            for engine in engines
+        ]
+        _write_json(folder / "vocab.json", vocabularies[0])
+        separate = vocabularies[0] != vocabularies[1]
+        if separate:
+            _write_json(folder / "target_vocab.json", vocabularies[1])
         for name, engine in (("source.spm", engines[0]), ("target.spm", engines[1])):
             (folder / name).write_bytes(sentencepiece.write(_pieces(engine)))
-        _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", **specials})
+        about = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **specials}
+        _write_json(folder / "tokenizer_config.json", about)
         return
     if source is not target:
         raise ValueError(
@@ -293,7 +306,7 @@ def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> Non
 
 
 def _pieces(engine: Mapping[str, Any]) -> SentencePiece:
-    named = {p: score for p, score in engine["model"]["vocab"] if not p.startswith("\0") and not _is_order(p)}
+    named = {p: score for p, score in engine["model"]["vocab"] if not p.startswith(FOREIGN) and not _is_order(p)}
     lowest = min(score for piece, score in named.items() if len(piece) > 1)
     pieces = {piece: score for piece, score in named.items() if score > lowest - UNLIKELY}
     steps = {step["type"]: step for step in engine["normalizer"]["normalizers"]}

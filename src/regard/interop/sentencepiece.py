@@ -25,7 +25,7 @@ class SentencePiece:
 
 def read(data: bytes) -> SentencePiece:
     """A model from its file's bytes."""
-    pieces, charsmap, strips, kind = {}, b"", True, UNIGRAM
+    pieces, charsmap, strips, prepends, kind = {}, b"", True, True, UNIGRAM
     try:
         for field, value in _fields(data):
             if field == 1:
@@ -36,11 +36,14 @@ def read(data: bytes) -> SentencePiece:
                 kind = dict(_fields(value)).get(3, UNIGRAM)
             elif field == 3:
                 normalizer = dict(_fields(value))
+                prepends = bool(normalizer.get(3, 1))
                 charsmap, strips = normalizer.get(2, b""), bool(normalizer.get(4, 1))
-    except (IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
+    except (AttributeError, IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
         raise ValueError("not a SentencePiece model, or a damaged one") from None
     if kind != UNIGRAM:
         raise ValueError("only unigram models of SentencePiece can be converted, and this is another kind")
+    if not prepends:
+        raise ValueError("a SentencePiece model that puts no space before the first word cannot be converted")
     if not pieces:
         raise ValueError("not a SentencePiece model: it has no pieces")
     return SentencePiece(pieces, charsmap, strips)

@@ -7,7 +7,8 @@ from itertools import islice
 from regard.data.sentences import Document, split
 from regard.tasks.translation import Translation
 
-Translate = Callable[[Sequence[str]], list[list[Translation]]]
+Translate = Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]
+"""Gives the translations of sentences, each of which begins with its prefix."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +29,28 @@ class Translated:
 
     def pharaoh(self, rank: int) -> str:
         """Which word of the text stands for which word of its translation, as `0-0 1-2`."""
+        chosen = [translations[rank] for translations in self.found]
+        target_gaps = self.document.gaps_for([translation.text for translation in chosen])
         links, source, target = [], 0, 0
-        for gap, translations in zip(self.document.gaps, self.found, strict=False):
-            alignment = translations[rank].alignment
-            assert alignment is not None
-            if source and not gap:  # two sentences in one word, as in a script without spaces
-                source, target = source - 1, target - 1
-            links += [f"{i + source}-{j + target}" for i, j in alignment.links()]
-            source, target = source + len(alignment.source), target + len(alignment.target)
+        for translation, gap, target_gap in zip(chosen, self.document.gaps, target_gaps, strict=False):
+            assert translation.alignment is not None
+            # in a script without spaces, two sentences may meet in one word
+            source -= bool(source and not gap)
+            target -= bool(target and not target_gap)
+            links += [f"{i + source}-{j + target}" for i, j in translation.alignment.links()]
+            source += len(translation.alignment.source)
+            target += len(translation.alignment.target)
         return " ".join(links)
 
 
-def translate_texts(texts: Iterator[str], translate: Translate, at_once: int = 500) -> Iterator[Translated]:
-    """Translates texts of any length one after the other, so many in one go."""
+def translate_texts(
+    texts: Iterator[str], translate: Translate, prefix: str = "", at_once: int = 500
+) -> Iterator[Translated]:
+    """Translates texts of any length one after the other, so many in one go; each begins with the prefix."""
     while some := list(islice(texts, at_once)):
         documents = [split(text) for text in some]
-        found = iter(translate([sentence for document in documents for sentence in document.sentences]))
+        sentences = [sentence for document in documents for sentence in document.sentences]
+        prefixes = [prefix if not i else "" for document in documents for i in range(len(document.sentences))]
+        found = iter(translate(sentences, prefixes if prefix else ()))
         for text, document in zip(some, documents, strict=True):
             yield Translated(text, document, tuple(islice(found, len(document.sentences))))

@@ -80,7 +80,7 @@ class Translator:
             align: also find out what each word looked at.
         """
         how = Beam(BEGIN, END, beam, n_best, penalty)
-        return self._write(how, texts, prefixes, align, batch_tokens // beam)
+        return self._write(how, n_best, texts, prefixes, align, batch_tokens // beam)
 
     def sample(
         self,
@@ -100,15 +100,23 @@ class Translator:
         The arguments are those of `Sampling`, and of `translate`.
         """
         how = Sampling(BEGIN, END, tries, temperature, top_k, top_p, seed)
-        return self._write(how, texts, prefixes, align, batch_tokens // tries)
+        return self._write(how, tries, texts, prefixes, align, batch_tokens // tries)
 
     def _write(
-        self, how: Beam | Sampling, texts: Sequence[str], prefixes: Sequence[str], align: bool, batch_tokens: int
+        self,
+        how: Beam | Sampling,
+        count: int,
+        texts: Sequence[str],
+        prefixes: Sequence[str],
+        align: bool,
+        batch_tokens: int,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
             raise ValueError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
         sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
-        results: list[list[Translation]] = [[Translation("", 0.0)] for _ in texts]
+        # what has no tokens is translated by nothing
+        nothing = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
+        results: list[list[Translation]] = [[nothing] * count for _ in texts]
         for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
             chosen = [sentences[i] for i in indices]
             starts = [beginnings[i] for i in indices] if prefixes else [()] * len(indices)

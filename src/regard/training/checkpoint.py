@@ -13,8 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.folders import verify, write_whole
-from regard.library import read_tensors
+from regard.folders import read_tensors, verify, write_whole
 
 
 def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:

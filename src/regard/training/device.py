@@ -35,6 +35,8 @@ class Device:
         states = {"cpu": torch.get_rng_state()}
         if self.torch.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state()
+        elif self.torch.type == "mps":
+            states["mps"] = torch.mps.get_rng_state()
         return states
 
     def set_random_states(self, states: Mapping[str, Tensor]) -> None:
@@ -42,3 +44,5 @@ class Device:
         torch.set_rng_state(states["cpu"])
         if self.torch.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"])
+        elif self.torch.type == "mps":
+            torch.mps.set_rng_state(states["mps"])

@@ -92,11 +92,13 @@ class Group:
                 module.set_gradient_divide_factor(1.0)  # sums, because the loss is divided by all tokens already
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors on the CPU, with their parts brought together."""
-        return {
-            name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
-            for name, tensor in tensors.items()
-        }
+        """For the first process, tensors on the CPU, with their parts brought together; for the others nothing."""
+        result = {}
+        for name, tensor in tensors.items():
+            full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.is_first:
+                result[name] = full.detach().cpu()
+        return result
 
     @torch.no_grad()
     def put(self, whole: Tensor, own: Tensor) -> None:

@@ -19,12 +19,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard import library
-from regard.config import ConfigError, parse
+from regard.config import parse
 from regard.data.batches import Batch, Batches, Position
 from regard.data.corpus import Corpus, encoded
 from regard.data.sources import Part
 from regard.data.tokenizer import PAD, Tokenizer
 from regard.evaluation import bleu
+from regard.folders import write_text
 from regard.library import AnyModelConfig
 from regard.recipe import Recipe
 from regard.tasks import translation
@@ -76,14 +77,19 @@ class Training:
         self.valid_pairs = list(islice(chain.from_iterable(part.read() for part in valid_parts), BLEU_SENTENCES))
         self.model_config = self._model_config()
         # a model that validates, with whatever weights are to be judged
-        self.judge = self.model_config.build().to(self.device.torch) if self.group.is_first else None
+        self.judge = self.model_config.build() if self.group.is_first else None
+        # one that is too large for a process is judged where there is room
+        self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
+        if self.judge is not None:
+            self.judge.to(self.judge_device)
         torch.manual_seed(recipe.seed)
         self.model = self.model_config.build()
         if recipe.init:
             library.load_tensors(self.model, library.read(recipe.init).weights, f"the weights of {recipe.init}")
-        self.model.to(self.device.torch)
         if self.config.shard:
             self.group.shard(self.model)
+        else:
+            self.model.to(self.device.torch)
         self.parameters = dict(self.model.named_parameters())
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
         self.optimizer = self._optimizer()
@@ -109,7 +115,7 @@ class Training:
                     f"choose another folder with run=..., or remove this one"
                 )
         self.run.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.recipe.to_json(), "utf-8")
+        write_text(path, self.recipe.to_json())
 
     def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         if any(self.run.glob("tokenizer*.json")):
@@ -171,6 +177,7 @@ class Training:
 
     def save(self) -> None:
         """Writes a checkpoint."""
+        self._tick()
         random = {
             f"random.{kind}.{rank}": state
             for kind, own in self.device.random_states().items()
@@ -251,23 +258,29 @@ class Training:
         weights = self._weights()
         if self.group.is_first:
             self._write_model(self.run / "last", weights, {})
-            if self.config.average_last:
-                self._try_mean_of_last()
             self._draw_curves()
+        if self.config.average_last:
+            self._try_mean_of_last()
         self.group.wait()
         return self.run / "model"
 
     def _try_mean_of_last(self) -> None:
         """Keeps the mean weights of the last checkpoints, if they are better than the best so far."""
-        weights = checkpoint.mean(self.run, self.config.average_last, "model.", self.report.say)
-        values = self._validation_values(weights)
-        better = values["valid_loss"] < self.state.best
-        self.report.say(
-            f"mean of the last checkpoints: valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}, "
-            + ("kept" if better else f"not better than {self.state.best:.3f}")
-        )
-        if better:
-            self._write_model(self.run / "model", weights, values)
+        best = self.state.best
+        if self.group.is_first:
+            weights = checkpoint.mean(self.run, self.config.average_last, "model.", self.report.say)
+            values = self._validation_values(weights)
+            better = values["valid_loss"] < best
+            self.report.say(
+                f"mean of the last checkpoints: valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}, "
+                + ("kept" if better else f"not better than {best:.3f}")
+            )
+            if better:
+                self._write_model(self.run / "model", weights, values)
+                self.state.best = values["valid_loss"]
+        (self.state.best,) = self.group.from_first([self.state.best])
+        if self.state.best < best:
+            self.save()  # so that a longer run knows what it has to better
 
     def _draw_curves(self) -> None:
         try:
@@ -281,16 +294,12 @@ class Training:
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
         loss, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
-        now = time.perf_counter()
-        # what was validated and saved since the step before counts, too
-        (seconds,) = self.group.from_first([now - self._clock])
-        self._clock = now
+        self._tick()
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
-        self.state.seconds += seconds
         if not self.group.is_first:
             return
-        self._recent.append((loss * tokens, tokens, now - start))
+        self._recent.append((loss * tokens, tokens, self._clock - start))
         total, count, time_spent = map(sum, zip(*self._recent, strict=True))
         values = {"loss": total / count, "tokens_per_second": count / time_spent}
         self.report.step(
@@ -300,6 +309,12 @@ class Training:
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values)
             self._recent.clear()
+
+    def _tick(self) -> None:
+        """Counts the time since it was last counted, validation and all."""
+        now = time.perf_counter()
+        (seconds,) = self.group.from_first([now - self._clock])
+        self.state.seconds, self._clock = self.state.seconds + seconds, now
 
     def step(self, batches: Sequence[Batch], rate: float) -> tuple[float, int]:
         """One step on several batches: the loss of a token, and the number of target tokens."""
@@ -368,7 +383,7 @@ class Training:
         translator = translation.Translator(self.judge, self.source, self.target)
         total = count = 0.0
         for indices in self.valid.plan(0):
-            _, plain, tokens = translation.loss(self.judge, self.valid.fetch(indices).to(self.device.torch))
+            _, plain, tokens = translation.loss(self.judge, self.valid.fetch(indices).to(self.judge_device))
             total, count = total + float(plain), count + tokens
         found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
         scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
@@ -397,8 +412,8 @@ def _resolved(path: Path) -> Any:
     """A run's recipe as it is understood now: what has come into recipes since has its default."""
     try:
         return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
-    except ConfigError as error:
-        raise ValueError(f"the run was made by another version of Regard, or its recipe is damaged. {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: of another version of Regard, or damaged ({error})") from None
 
 
 def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:

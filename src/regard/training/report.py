@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from regard.folders import write_text
+
 
 class Report:
     """Tells of training while it happens."""
@@ -37,7 +39,7 @@ class Report:
                     kept.append(line)
             except ValueError:  # cut off in the middle of writing
                 continue
-        path.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+        write_text(path, "".join(f"{line}\n" for line in kept))
         self._progress.start()
 
     def close(self) -> None:

@@ -18,10 +18,12 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-demo: setup  ## train a translator of dates in about a minute, use it, and look at what attends to what
+demo: setup  ## translate, train a translator of dates in about a minute, and draw what attends to what
+	$(BIN)/regard translate "we are eating bread" "The child picked up a small stone." "Where were you last night?"
+	$(BIN)/regard look "The child picked up a small stone."
 	$(BIN)/regard train translate/dates
 	$(BIN)/regard translate --model runs/dates "Monday, August 3, 1992" "Friday, May 7, 2027" "3 weeks"
-	$(BIN)/python examples/reverse.py --figure runs/reverse.png
+	$(BIN)/regard look --model runs/dates "Monday, August 3, 1992" -o runs/dates.png
 
 test: setup  ## run the tests
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadscope

@@ -19,8 +19,8 @@ from harness import machine
 
 RECIPE = [
     "translate/dates", "data.pairs=2000", "tokenizer.vocab_size=400", "model.width=32", "model.ff_width=64",
-    "model.dropout=0.2", "train.steps=2500", "train.batch_tokens=400", "train.accumulate=2", "train.validate=250",
-    "train.checkpoint=20", "threads=1",
+    "model.dropout=0.2", "train.steps=4000", "train.epochs=1000", "train.batch_tokens=400", "train.accumulate=2",
+    "train.validate=250", "train.checkpoint=20", "threads=1",
 ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ demo: setup  ## translate, train a translator of dates in about a minute, and dr
 	$(BIN)/regard train translate/dates
 	$(BIN)/regard translate --model runs/dates "Monday, August 3, 1992" "Friday, May 7, 2027" "3 weeks"
 	$(BIN)/regard look --model runs/dates "Monday, August 3, 1992" -o runs/dates.png
+	@echo "Now open it up: $(BIN)/regard explore --model runs/dates 'Monday, August 3, 1992', or $(BIN)/regard explore"
 
 test: setup  ## run the tests
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadscope

@@ -73,3 +73,10 @@ def test_damage_is_named(tmp_path: Path, damage, message) -> None:
     damage(tmp_path / "model")
     with pytest.raises(ValueError, match=message):
         verify(tmp_path / "model")
+
+
+def test_a_folder_may_be_the_one_we_are_in(tmp_path: Path, monkeypatch) -> None:
+    write_whole(tmp_path / "model", fill("one"))
+    monkeypatch.chdir(tmp_path / "model")
+    restore(Path())
+    verify(Path())

@@ -61,3 +61,9 @@ def test_a_name_that_does_not_exist() -> None:
         ValueError, match="no recipe and no file is named 'translate/transfomer'; did you mean translate/"
     ):
         find("translate/transfomer")
+
+
+@pytest.mark.parametrize("change", ["tokenizer.vocab_size=16000", "tokenizer.vocabsize=3", "model.preset=tiny"])
+def test_what_comes_with_the_model_to_begin_with_is_not_asked_for(change) -> None:
+    with pytest.raises(ConfigError, match="comes with the model of model.init; leave it out"):
+        read("translate/transformer", ["model.init=en-es", change])

@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 HASHES = "hashes.json"
@@ -27,13 +27,13 @@ def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
         hashes = {path.name: _hash(path) for path in sorted(aside.iterdir())}
         (aside / HASHES).write_text(json.dumps(hashes, indent=2), "utf-8")
         for path in aside.iterdir():
-            _sync(path)
+            sync(path)
         restore(folder)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
         aside.rename(folder)
-        _sync(folder.parent)
+        sync(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -67,6 +67,14 @@ def write_text(path: Path, text: str) -> None:
     aside.replace(path)
 
 
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes tensors to a file; what hinders it is an `OSError`, like a full disk for any other file."""
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: cannot be written ({error})") from None
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file; a damaged one is named."""
     try:
@@ -76,6 +84,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _beside(folder: Path, suffix: str) -> Path:
+    folder = folder.absolute()  # "." alone has no name
     return folder.with_name(f".{folder.name}.{suffix}")
 
 
@@ -84,7 +93,8 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until what was written is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.config import Config, parse
 from regard.data.tokenizer import Tokenizer
-from regard.folders import read_tensors, restore, verify, write_whole
+from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import marian
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -27,7 +26,7 @@ from regard.tasks.translation import Translator
 
 AnyModelConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
 ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
-FOREIGN = "hf:"
+HUGGING_FACE = "hf:"
 ASSETS = Path(__file__).parent / "assets"
 
 
@@ -81,7 +80,7 @@ def save(
     def fill(aside: Path) -> None:
         (aside / "config.json").write_text(config.to_json(), "utf-8")
         (aside / "README.md").write_text(card, "utf-8")
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, aside / "model.safetensors")
+        write_tensors(aside / "model.safetensors", weights)
         save_tokenizers(aside, source, target)
 
     write_whole(folder, fill)
@@ -119,8 +118,8 @@ def find(name: str) -> Path:
 
 def read(name: str) -> Contents:
     """What is in a model's folder, once it is known to be whole; `hf:PATH` is a folder of Hugging Face's."""
-    if name.startswith(FOREIGN):
-        return Contents(*marian.read(Path(name.removeprefix(FOREIGN))))
+    if name.startswith(HUGGING_FACE):
+        return Contents(*marian.read(Path(name.removeprefix(HUGGING_FACE))))
     folder = find(name)
     verify(folder)
     path = folder / "config.json"
@@ -137,12 +136,12 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
     """
     contents = read(name)
     weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
-    folder = Path(target.removeprefix(FOREIGN))
+    folder = Path(target.removeprefix(HUGGING_FACE))
     if folder.exists():
         raise ValueError(f"{folder} is there already; choose another folder, or remove it")
-    if not target.startswith(FOREIGN):
-        card = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
-        save(folder, contents.config, weights, contents.source, contents.target, card)
+    text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
+    if not target.startswith(HUGGING_FACE):
+        save(folder, contents.config, weights, contents.source, contents.target, text)
         return
     config = contents.config
     if not isinstance(config, TransformerConfig):
@@ -150,7 +149,7 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
 
     def fill(aside: Path) -> None:
         marian.write(aside, config, weights, contents.source, contents.target)
-        (aside / "README.md").write_text(card or f"# {folder.name}\n\nWritten with Regard from {name}.\n", "utf-8")
+        (aside / "README.md").write_text(text, "utf-8")
 
     write_whole(folder, fill)
 

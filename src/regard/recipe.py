@@ -112,7 +112,11 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     if isinstance(text, dict) and isinstance(model, dict):
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
-            beside = model if "init" in file.get("model", {}) else override({}, overrides)["model"]
+            asked = override({}, overrides)
+            beside = model if "init" in file.get("model", {}) else asked["model"]
+            for name, is_asked in (("tokenizer", "tokenizer" in asked), ("model.preset", "preset" in beside)):
+                if is_asked:
+                    raise ConfigError([Problem(name, "comes with the model of model.init; leave it out")], str(path))
             data = {**data, **_initial(beside, path)}
         else:
             # a model has the vocabulary of its tokenizer

@@ -71,3 +71,12 @@ def test_the_hash_is_that_of_the_contents(tmp_path: Path) -> None:
     for name, text in (("a", "x"), ("b", "x"), ("c", "y")):
         (tmp_path / name).write_text(text)
     assert file_hash(tmp_path / "a") == file_hash(tmp_path / "b") != file_hash(tmp_path / "c")
+
+
+@pytest.mark.parametrize("name", ["source.bin", "target.npy", "about.json"])
+def test_what_is_damaged_is_made_again(tmp_path: Path, name) -> None:
+    make(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / name).write_bytes(b"")
+    corpus = make(tmp_path)
+    assert TOKENIZER.decode([corpus.sentence("target", 29).tolist()]) == ["el 29"]

@@ -75,6 +75,31 @@ def test_what_a_corpus_depends_on_is_in_its_key(tmp_path: Path) -> None:
     assert key(50) == keys[0]
 
 
+def test_what_is_held_out_of_the_first_file_is_in_the_key_of_the_second(tmp_path: Path) -> None:
+    for name in ("a", "c"):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{name} {i}\tx\n" for i in range(50)))
+    (tmp_path / "b.tsv").write_text("a 10\tx\nc 10\tx\n")
+
+    def second(first: str):
+        return parse(ParallelConfig, {"train": [str(tmp_path / f"{name}.tsv") for name in (first, "b")]}).parts()[1]
+
+    assert second("a").key != second("c").key
+    assert list(second("a").read()) == [("c 10", "x")]
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 11])
+def test_of_few_pairs_one_is_held_out(tmp_path: Path, count) -> None:
+    config = parse(ParallelConfig, {"train": write(tmp_path, count)})
+    assert len(list(config.valid_parts()[0].read())) == 1
+
+
+def test_augmenting_leaves_what_is_part_of_a_word(tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("I like C++.\tx\nIt rose 5%!\tx\n")
+    data = {"train": str(tmp_path / "mine.tsv"), "valid": str(tmp_path / "mine.tsv"), "augment": 0.999}
+    read = [source for source, _ in parse(ParallelConfig, data).parts()[0].read()]
+    assert read == ["I like C++.", "i like c++", "It rose 5%!", "it rose 5%"]
+
+
 def test_dates_reorder_words_and_keep_some_years_for_the_end() -> None:
     seen = list(islice(dates("en", "es", 1), 2000))
     assert seen == list(islice(dates("en", "es", 1), 2000))

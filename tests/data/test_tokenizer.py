@@ -35,7 +35,9 @@ def test_a_word_is_the_same_at_the_beginning_and_in_the_middle(kind) -> None:
 def test_case_is_kept_and_pieces_make_up_the_text(kind) -> None:
     tokenizer = TOKENIZERS[kind]
     assert tokenizer.decode(tokenizer.encode(["The CHILD"])) == ["The CHILD"]
-    assert "".join(tokenizer.pieces("the child eats bread")).replace(" ", "") == "thechildeatsbread"
+    (tokens,) = tokenizer.encode(["the child eats bread"])
+    assert "".join(tokenizer.pieces(tokens)).replace(" ", "") == "thechildeatsbread"
+    assert tokenizer.pieces([BEGIN, *tokens[:0], END]) == ["<s>", "</s>"]
 
 
 @KINDS

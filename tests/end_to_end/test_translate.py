@@ -78,6 +78,13 @@ def test_paragraphs_keep_their_lines_and_sentences_their_places(folder: Path) ->
     assert whole == f"  {days[0]} {days[1]}\n\n{days[2]}\n"
 
 
+def test_output_lines_keep_in_step_with_input_lines(folder: Path) -> None:
+    lines = regard(folder, "translate", "-m", "mine", "--n-best", "3", stdin="\ufeff2 days\n\n3\rdays\n").stdout
+    alone = regard(folder, "translate", "-m", "mine", "--n-best", "3", "2 days").stdout
+    assert len(lines.split("\n")) == 9 + 1  # the last one ends, too
+    assert lines.split("\n")[:6] == [*alone.split("\n")[:3], "", "", ""]
+
+
 def test_alignments_of_own_and_given_translations(folder: Path) -> None:
     (line,) = regard(folder, "translate", "-m", "mine", "--align", "May 5, 1955").stdout.splitlines()
     text, _, links = line.partition(" ||| ")
@@ -130,6 +137,7 @@ def test_evaluate_and_score(folder: Path) -> None:
     assert len((folder / "out.es").read_text("utf-8").splitlines()) == 400
     scores = json.loads(regard(folder, "evaluate", "mine", *arguments, "--json").stdout)
     assert f"BLEU   {scores['bleu']:5.1f}" in result.stdout
+    assert "case:lc" in regard(folder, "evaluate", "mine", *arguments, "--lowercase").stdout
     result = regard(folder, "score", "mine", "--source", "train.en", "--target", "train.es")
     assert len([float(line) for line in result.stdout.splitlines()]) == 400
 
@@ -151,6 +159,7 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
         (["translate", "--model", "nowhere", "x"], "no model is at 'nowhere'"),
         (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p is a probability above 0"),
         (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: no such format for a picture; let it end in"),
+        (["translate", "--model", "mine", "x", "--top-k", "3"], "--top-k is for --sample; add it, or leave this out"),
         (["look", "--model", "mine", ""], "there is nothing to look at in an empty text"),
         (["train", "translate/transformer", "model.init=nowhere", "run=new"], "no model is at 'nowhere'"),
         (["train", "translate/transformer", "model.init=3", "run=new"], "model.init = 3: should be the name"),

@@ -19,6 +19,14 @@ def test_the_signature_says_how() -> None:
     assert scores.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
 
 
+def test_case_counts_unless_told_otherwise() -> None:
+    translations, references = ["Ein Hund läuft hier."], ["ein Hund läuft hier."]
+    assert score(translations, references).bleu < 100
+    folded = score(translations, references, lowercase=True)
+    assert folded.bleu == pytest.approx(100)
+    assert "case:lc" in folded.bleu_signature
+
+
 def test_uneven_lists_and_empty_ones_are_named() -> None:
     with pytest.raises(ValueError, match="2 translations and 1 references"):
         score(["a", "b"], ["a"])

@@ -2,18 +2,18 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from regard.explain import figures
-from regard.explain.alignment import Alignment
 
-FOUND = Alignment(("the", "red", "house"), ("la", "casa"), ((0.7, 0.2, 0.1), (0.0, 0.1, 0.9)))
+FOUND = (("la", "casa"), ("the", "red", "house"), ((0.7, 0.2, 0.1), (0.0, 0.1, 0.9)))
 
 
 def test_an_alignment_has_a_row_for_each_word_written_and_a_column_for_each_word_read() -> None:
-    (axes,) = figures.alignment(FOUND).axes
+    (axes,) = figures.matrix(*FOUND).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["the", "red", "house"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["la", "casa"]
-    assert axes.images[0].get_array().tolist() == [list(row) for row in FOUND.weights]
+    assert axes.images[0].get_array().tolist() == [list(row) for row in FOUND[2]]
 
 
 def test_curves_show_what_was_logged(tmp_path: Path) -> None:
@@ -31,11 +31,46 @@ def test_curves_show_what_was_logged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "begin"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("new/a.pdf", b"%PDF")])
 def test_the_end_of_the_name_is_the_format(tmp_path: Path, name, begin) -> None:
-    figures.save(figures.alignment(FOUND), tmp_path / name)
+    figures.save(figures.matrix(*FOUND), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(begin)
 
 
 def test_nothing_to_align_is_an_empty_picture(tmp_path: Path) -> None:
-    figures.save(figures.alignment(Alignment((), (), ())), tmp_path / "a.png")
+    figures.save(figures.matrix((), (), ()), tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"a.jpg: no such format for a picture; let it end in .pdf, .png, .svg"):
-        figures.save(figures.alignment(FOUND), tmp_path / "a.jpg")
+        figures.save(figures.matrix(*FOUND), tmp_path / "a.jpg")
+
+
+def test_lines_are_as_strong_as_the_weights() -> None:
+    (axes,) = figures.lines(*FOUND).axes
+    strengths = {tuple(line.get_ydata()): line.get_alpha() for line in axes.lines}
+    assert strengths == {(0, 0): 0.7, (0, 1): 0.2, (0, 2): 0.1, (1, 1): 0.1, (1, 2): 0.9}
+    assert [text.get_text() for text in axes.texts] == ["la", "casa", "the", "red", "house"]
+
+
+def test_a_long_text_does_not_make_a_wall() -> None:
+    words = ["word"] * 400
+    weights = [[0.0] * 400] * 400
+    for figure in (figures.matrix(words, words, weights), figures.lines(words, words, weights)):
+        assert max(figure.get_size_inches()) < 35
+
+
+def test_a_grid_has_a_row_for_each_attention_and_a_column_for_each_head() -> None:
+    maps = {"encoder": torch.rand(2, 3, 3), "cross": torch.rand(2, 4, 3)}
+    axes = figures.grid(maps).axes
+    assert [one.get_ylabel() for one in axes] == ["encoder", "", "cross", ""]
+    assert [one.get_title() for one in axes] == ["head 0", "head 1", "", ""]
+    assert axes[3].images[0].get_array().tolist() == maps["cross"][1].tolist()
+
+
+def test_positions_are_shown_with_their_likeness() -> None:
+    encoding = torch.randn(6, 4)
+    left, right, _bar = figures.positions(encoding).axes
+    assert left.images[0].get_array().tolist() == encoding.tolist()
+    assert right.lines[0].get_ydata()[0] == pytest.approx(1)
+
+
+def test_a_font_that_is_not_installed_is_not_asked_for() -> None:
+    assert figures.fonts()[0] == "DejaVu Sans"
+    installed = {font.name for font in figures.font_manager.fontManager.ttflist}
+    assert set(figures.fonts()) <= installed

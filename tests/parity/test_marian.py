@@ -6,25 +6,10 @@ from torch import Tensor
 
 from helpers import assert_same, padded_tokens, randomise
 from regard.blocks.positions import Sinusoidal
+from regard.interop.marian import PARTS
 from regard.models.transformer import Transformer, TransformerConfig
 
 transformers = pytest.importorskip("transformers")
-
-PARTS = {
-    "self_attn.q_proj": "attention.query",
-    "self_attn.k_proj": "attention.key",
-    "self_attn.v_proj": "attention.value",
-    "self_attn.out_proj": "attention.out",
-    "self_attn_layer_norm": "attention_residual.norm",
-    "encoder_attn.q_proj": "cross.query",
-    "encoder_attn.k_proj": "cross.key",
-    "encoder_attn.v_proj": "cross.value",
-    "encoder_attn.out_proj": "cross.out",
-    "encoder_attn_layer_norm": "cross_residual.norm",
-    "fc1": "feedforward.inner",
-    "fc2": "feedforward.outer",
-    "final_layer_norm": "feedforward_residual.norm",
-}
 
 
 def ours_and_marian(config: TransformerConfig) -> tuple[Transformer, torch.nn.Module]:

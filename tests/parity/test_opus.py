@@ -138,7 +138,7 @@ def test_decoded_text_is_marian_s(folder: Path, theirs, ours) -> None:
 
 
 @torch.no_grad()
-def compare_logits(model: Any, theirs: Any, order: list[int]) -> None:
+def assert_same_logits(model: Any, theirs: Any, order: list[int]) -> None:
     source, target = torch.randint(3, len(order), (3, 7)), torch.randint(3, len(order), (3, 5))
     target[:, 0], source[1, 4:] = BEGIN, PAD
     where = torch.tensor(order)
@@ -166,12 +166,12 @@ CHANGES = {
 def test_logits_are_the_same_in_and_out(changes, tmp_path: Path) -> None:
     folder = opus(tmp_path / "opus", **changes)
     model, order = open_theirs(folder)[0], our_order(folder)
-    compare_logits(library.load(f"hf:{folder}").model.double(), model, order)
+    assert_same_logits(library.load(f"hf:{folder}").model.double(), model, order)
     library.convert(f"hf:{folder}", str(tmp_path / "ours"))
-    compare_logits(library.load(str(tmp_path / "ours")).model.double(), model, order)
+    assert_same_logits(library.load(str(tmp_path / "ours")).model.double(), model, order)
     library.convert(str(tmp_path / "ours"), f"hf:{tmp_path / 'back'}")
     back = open_theirs(tmp_path / "back")
-    compare_logits(library.load(str(tmp_path / "ours")).model.double(), back[0], list(range(len(order))))
+    assert_same_logits(library.load(str(tmp_path / "ours")).model.double(), back[0], list(range(len(order))))
 
 
 class Adapter:
@@ -249,10 +249,10 @@ def test_a_model_of_ours_opens_there_with_its_tokenizer(tmp_path: Path, tied) ->
     model, tokenizer = open_theirs(tmp_path / "out")
     ours = library.load(str(tmp_path / "native"))
     assert tokenizer(TEXTS)["input_ids"] == [[*tokens, END] for tokens in ours.source.encode(TEXTS)]
-    compare_logits(ours.model.double(), model, list(range(ours.source.vocab_size)))
+    assert_same_logits(ours.model.double(), model, list(range(ours.source.vocab_size)))
     back = library.load(f"hf:{tmp_path / 'out'}")
     assert back.source.encode(TEXTS) == ours.source.encode(TEXTS)
-    compare_logits(back.model.double(), model, list(range(ours.source.vocab_size)))
+    assert_same_logits(back.model.double(), model, list(range(ours.source.vocab_size)))
 
 
 def test_what_the_tokenizer_does_not_know_belongs_to_no_word(ours) -> None:
@@ -298,16 +298,16 @@ def test_two_vocabularies_stay_two(tmp_path: Path) -> None:
     assert tokenizer(text_target=SPANISH[0])["input_ids"][:-1] == ours.target.encode(SPANISH[:1])[0]
 
 
-def refuse(name: str, target: str, messages: Sequence[str]) -> None:
+def assert_refused(name: str, target: str, messages: Sequence[str]) -> None:
     with pytest.raises(ValueError, match=".*".join(re.escape(message) for message in messages)):
         library.convert(name, target)
 
 
 def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
-    refuse("hf:nowhere", "new", ["nowhere/config.json: no such file"])
-    refuse(f"hf:{folder}", str(folder), ["is there already"])
+    assert_refused("hf:nowhere", "new", ["nowhere/config.json: no such file"])
+    assert_refused(f"hf:{folder}", str(folder), ["is there already"])
     rotary = native(tmp_path, positions="rotary")
-    refuse(
+    assert_refused(
         str(rotary), f"hf:{tmp_path / 'x'}", ["Marian has no model.positions = 'rotary'", "model.norm_placement=post"]
     )
     assert not (tmp_path / "x").exists()
@@ -334,11 +334,19 @@ def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
         else:
             old = json.loads((damaged / name).read_text())
             (damaged / name).write_text(json.dumps({**old, **content}))
-        refuse(f"hf:{damaged}", "new", [message])
+        assert_refused(f"hf:{damaged}", "new", [message])
+
+
+def test_a_tokenizer_of_another_kind_is_refused(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        if path.suffix != ".spm":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    library.load("en-es").source.save(tmp_path / "tokenizer.json")
+    assert_refused(f"hf:{tmp_path}", "new", ["its tokenizer is no file of SentencePiece's"])
 
 
 def test_a_bpe_model_of_sentencepiece_is_refused(folder: Path, tmp_path: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     train_pieces(ENGLISH, tmp_path, "source.spm", model_type="bpe")
-    refuse(f"hf:{tmp_path}", "new", ["source.spm: only unigram models of SentencePiece can be converted"])
+    assert_refused(f"hf:{tmp_path}", "new", ["source.spm: only unigram models of SentencePiece can be converted"])

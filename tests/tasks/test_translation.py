@@ -5,6 +5,7 @@ from torch.nn import functional as F
 from helpers import assert_same, randomise
 from regard.data.batches import make_batch
 from regard.data.tokenizer import PAD, Tokenizer
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator, in_batches, loss
 
@@ -115,3 +116,21 @@ def test_samples_are_drawn_by_seed() -> None:
     assert one != translator.sample(TEXTS, tries=3, seed=9)
     cold = translator.sample(TEXTS, temperature=0.0)
     assert [found[0].text for found in cold] == [found[0].text for found in translator.translate(TEXTS, beam=1)]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TransformerConfig(
+            vocab_size=TOKENIZER.vocab_size, width=8, heads=2, ff_width=8, positions="learned", context=30
+        ),
+        ConvSeq2SeqConfig(vocab_size=TOKENIZER.vocab_size, width=8, context=30),
+    ],
+)
+def test_a_text_longer_than_the_model_can_take_is_cut_and_does_not_harm_the_others(config) -> None:
+    translator = Translator(randomise(config.build()), TOKENIZER, TOKENIZER)
+    alone, long = translator.translate(["we", "x" * 100])
+    assert alone == translator.translate(["we"])[0]
+    assert long[0].cut
+    assert len(long[0].tokens) <= 29
+    assert not any(found.cut for found in alone if len(found.tokens) < 22)

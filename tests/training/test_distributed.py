@@ -130,3 +130,12 @@ def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after)
     run = train(tmp_path, tmp_path / "run", int(before[0]), "train.steps=6", *changes, *before[1:])
     train(tmp_path, run, int(after[0]), "train.steps=12", *changes, *after[1:])
     assert_same_weights(straight, run)
+
+
+def test_interrupted_in_two_processes_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    changes = ["train.schedule=constant", "train.cooldown=0.0", "model.dropout=0.2"]
+    straight = train(tmp_path, tmp_path / "straight", 2, "train.steps=10", *changes)
+    run = train(tmp_path, tmp_path / "run", 2, "train.steps=5", *changes)
+    train(tmp_path, run, 2, "train.steps=10", *changes)
+    one, other = ((path / "last" / "model.safetensors").read_bytes() for path in (straight, run))
+    assert one == other

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from helpers import assert_same
@@ -30,7 +32,9 @@ SMALL = [
 
 
 def recipe(run: Path, *changes: str) -> Recipe:
-    return read("translate/dates", [*SMALL, f"run={run}", *changes])
+    begins = any(change.startswith("model.init=") for change in changes)  # a tokenizer comes with it
+    small = [change for change in SMALL if not (begins and change.startswith("tokenizer"))]
+    return read("translate/dates", [*small, f"run={run}", *changes])
 
 
 def start(run: Path, *changes: str) -> Training:
@@ -70,7 +74,7 @@ def die_at(training: Training, step: int) -> None:
 
 def test_a_run_leaves_what_it_promises(straight: Path) -> None:
     assert {path.name for path in straight.iterdir()} == {
-        "recipe.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last", "curves.png",
+        "recipe.json", "text.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
     assert len(list((straight / "checkpoints").iterdir())) == 2
     log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
@@ -95,15 +99,14 @@ def test_killed_without_warning_it_ends_with_the_same_bits(straight: Path, tmp_p
     run = tmp_path / "killed"
     command = [sys.executable, "-m", "regard", "train", "translate/dates", *SMALL, f"run={run}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    for more in (0.0, 0.3):
+    for more in (0.0, 0.05):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
-        begun = len(list((run / "checkpoints").glob("step-*"))) if run.exists() else 0
-        while process.poll() is None and time.monotonic() < deadline:
-            if len(list((run / "checkpoints").glob("step-*"))) > min(begun, 1):
-                time.sleep(more)
-                break
+        begun = max((run / "checkpoints").glob("step-*"), default=run)
+        while max((run / "checkpoints").glob("step-*"), default=run) == begun and time.monotonic() < deadline:
             time.sleep(0.01)
+        time.sleep(more)
+        assert process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -128,18 +131,18 @@ def test_a_full_disk_while_saving_keeps_the_checkpoint_before(straight: Path, tm
     training = start(run)
 
     def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     with monkeypatch.context() as patch:
         save = training.save
 
         def sometimes() -> None:
             if training.state.step > 7:
-                patch.setattr("regard.training.checkpoint.save_file", full)
+                patch.setattr("regard.folders.save_file", full)
             save()
 
         training.save = sometimes  # type: ignore[method-assign]
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="tensors.safetensors: cannot be written .*No space left"):
             training.train()
     finish(run)
     assert weights(run) == weights(straight)
@@ -205,7 +208,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path: Pa
     training = start(tmp_path / "nan")
     with torch.no_grad():
         training.model.target_embedding.weight[5] = float("nan")
-    with pytest.raises(ValueError, match=r"the loss of step 0 is not a number; the batch is in .*bad-batch"):
+    with pytest.raises(ValueError, match=r"the loss of step 0 is not a finite number; the batch is in .*bad-batch"):
         training.train()
     assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {"source_BS", "target_BT", "next_BT"}
 
@@ -333,3 +336,89 @@ def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
     training.validate = validate  # type: ignore[method-assign]
     training.train()
     assert training.state.step == 4  # three validations, then a step that finds the minute over
+
+
+def test_the_live_line_tells_the_last_bleu(tmp_path: Path) -> None:
+    training, lines = start(tmp_path / "live"), []
+    training.report.step = lambda _, text: lines.append(text)
+    training.train()
+    first = recipe(tmp_path).train.validate
+    assert "BLEU" not in lines[first - 1]
+    assert re.search(r"loss [\d.]+  valid loss [\d.]+  BLEU [\d.]+  [\d,]+ tokens/s", lines[first])
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path: Path) -> None:
+    training = start(tmp_path / "nan")
+    before = {name: p.detach().clone() for name, p in training.model.named_parameters()}
+    weight = training.model.target_embedding.weight
+    weight.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(ValueError, match=r"the gradient of step 0 is not a finite number"):
+        training.train()
+    assert all(torch.equal(p, before[name]) for name, p in training.model.named_parameters())
+
+
+def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path) -> None:
+    shutil.copytree(straight / "model", tmp_path / "model")
+    with pytest.raises(ValueError, match="is a model's folder, not a run's; choose another folder with run="):
+        start(tmp_path / "model")
+    assert library.load(str(tmp_path / "model"))
+
+
+def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(ValueError, match="holds a finished run without the checkpoints to go on from"):
+        start(run)
+    shutil.rmtree(run / "last")
+    with pytest.raises(ValueError, match="holds a run of another recipe"):
+        start(run, "seed=2")
+    assert weights(run, "model") == weights(straight, "model")
+
+
+def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    for path in run.glob("checkpoints/*/tensors.safetensors"):
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="no checkpoint of .* is whole; to begin anew, remove the folder"):
+        start(run)
+    assert weights(run, "model") == weights(straight, "model")
+
+
+def own_text(folder: Path, pairs: int, *changes: str) -> Recipe:
+    rows = [f"the {i} is {i}\tel {i} es {i}" for i in range(pairs)]
+    (folder / "mine.tsv").write_text("".join(f"{row}\n" for row in rows))
+    small = [change for change in SMALL if not change.startswith("data")]
+    return read(
+        "translate/transformer", [*small, f"data.train={folder / 'mine.tsv'}", f"run={folder / 'run'}", *changes]
+    )
+
+
+def test_text_that_has_changed_under_a_run_is_told(tmp_path: Path) -> None:
+    Training(own_text(tmp_path, 60), Report(Console(quiet=True))).train()
+    with pytest.raises(ValueError, match="the text that .* is trained on has changed since it began"):
+        Training(own_text(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))
+
+
+def test_a_few_pairs_are_enough_to_begin_with(tmp_path: Path) -> None:
+    training = Training(own_text(tmp_path, 3), Report(Console(quiet=True)))
+    assert len(training.valid_pairs) == 1
+
+
+def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
+    own = own_text(tmp_path, 60)
+    with (tmp_path / "mine.tsv").open("a") as file:
+        file.write(f"{'word ' * 200}\tword\nword\t\n")
+    Training(own, Report(Console(quiet=True)))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert lines == [
+        {"step": 0, "pairs": "training", "kept": 57, "empty": 1, "long": 1},
+        {"step": 0, "pairs": "validation", "kept": 3, "empty": 0, "long": 0},
+    ]
+
+
+def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
+    changes = ["model.positions=learned", "model.context=128"]
+    with pytest.raises(ValueError, match="data.longest = 128 is more than the 127 tokens that the model can take"):
+        Training(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

@@ -200,6 +200,11 @@ def _scale_by_one(_core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*args[:4], 1.0)
 
 
+def has_scaling(model: nn.Module, core: nn.Module) -> bool:
+    """Whether what a core weighs are dot products, which may be divided."""
+    return isinstance(core, Attend) or _dot_score(model, core) is not None
+
+
 def _dot_score(model: nn.Module, core: nn.Module) -> DotScore | None:
     """The score of dot products that a core weighs, if it is one."""
     for module in model.modules():

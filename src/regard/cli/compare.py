@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.evaluate import AsJson, ModelArgument, Reference, Source
-from regard.cli.translate import Beam
+from regard.cli.translate import Beam, Penalty
 
 
 def compare(
@@ -16,6 +16,7 @@ def compare(
     source: Source,
     reference: Reference,
     beam: Beam = 4,
+    penalty: Penalty = 1.0,
     samples: Annotated[int, typer.Option(min=100, help="Test sets drawn from the test set.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
@@ -31,7 +32,7 @@ def compare(
 
     tests = list(pairs(source, reference))
     one, other = (
-        [best[0].text for best in load(model).translate([text for text, _ in tests], beam=beam)]
+        [best[0].text for best in load(model).translate([text for text, _ in tests], beam=beam, penalty=penalty)]
         for model in (first, second)
     )
     for comparison in bleu.compare(one, other, [text for _, text in tests], samples):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.translate import Align, Beam
+from regard.cli.translate import Align, Beam, Penalty
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A run's folder, a model's folder, or a bundled model.")
@@ -22,6 +22,8 @@ def evaluate(
     source: Source,
     reference: Reference,
     beam: Beam = 4,
+    penalty: Penalty = 1.0,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare in lower case, as some papers do.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,10 +39,10 @@ def evaluate(
 
     translator = load(model)
     tests = list(pairs(source, reference))
-    found = [best[0].text for best in translator.translate([text for text, _ in tests], beam=beam)]
+    found = [best[0].text for best in translator.translate([text for text, _ in tests], beam=beam, penalty=penalty)]
     if output is not None:
         output.write_text("".join(f"{text}\n" for text in found), "utf-8")
-    scores = bleu.score(found, [text for _, text in tests])
+    scores = bleu.score(found, [text for _, text in tests], lowercase=lowercase)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scores)))
         return

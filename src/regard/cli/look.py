@@ -1,24 +1,28 @@
 """`regard look`: what attends to what."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from regard.cli.translate import Model
-
-if TYPE_CHECKING:
-    from regard.explain.alignment import Alignment
-
-SHADES = " ░▒▓█"
 
 
 def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
     model: Model = "en-es",
     target: Annotated[str | None, typer.Option(help="A translation of it; without one, the model's own.")] = None,
+    view: Annotated[
+        Literal["matrix", "lines", "grid", "positions"],
+        typer.Option(help="A matrix; lines between words; a grid of all heads; the model's positions."),
+    ] = "matrix",
+    layer: Annotated[
+        str | None, typer.Option(help="One attention (`regard describe` lists them); without it, the mean of all.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="One head, from 0; without it, the mean of all.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens, not put together to words.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a picture instead: .png, .svg or .pdf.")
+        Path | None, typer.Option("--output", "-o", help="Write a picture: .png, .svg, .pdf; or a page: .html.")
     ] = None,
 ) -> None:
     """Show what each word of a translation looked at in the source.
@@ -27,38 +31,34 @@ def look(
 
         regard look "The child picked up a small stone."
 
+        regard look "The child laughs." --target "El niño se ríe." --layer decoder.layers.1.cross --head 3
+
         regard look --model runs/dates "Monday, August 3, 1992" -o alignment.png
 
-        regard look "The child laughs." --target "El niño se ríe."
+        regard look "The child laughs." --view grid -o heads.pdf
+
+        regard look "The child laughs." -o page.html
     """
     from regard.library import load
 
     translator = load(model)
-    if target is None:
-        found = translator.translate([text], align=True)[0][0].alignment
-    else:
-        (found,) = translator.align([text], [target])
-    if found is None or not found.source:
-        raise ValueError("there is nothing to look at in an empty text")
+    seen = translator.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
     if output is None:
-        typer.echo(_drawn(found))
+        if view != "matrix":
+            raise ValueError(
+                f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
+            )
+        typer.echo(str(seen))
         return
-    try:
-        from regard.explain import figures
-    except ImportError:
-        raise ValueError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
-    figures.save(figures.alignment(found), output)
-    typer.echo(f"{output}: {' '.join(found.target)}")
+    if output.suffix.lower() == ".html":
+        from regard.serve import page
+        from regard.serve.explorer import Explorer
 
-
-def _drawn(found: "Alignment") -> str:
-    """The matrix in letters: a row for each word written, under the words read."""
-    margin = max(map(len, found.target), default=0) + 2
-    lines = [" " * margin + "  ".join(found.source)]
-    for word, row in zip(found.target, found.weights, strict=True):
-        cells = [
-            SHADES[min(len(SHADES) - 1, round(weight * len(SHADES)))] * len(source)
-            for source, weight in zip(found.source, row, strict=True)
-        ]
-        lines.append(f"{word:>{margin - 2}}  " + "  ".join(cells))
-    return "\n".join(line.rstrip() for line in lines)
+        name = "translate" if view == "matrix" and layer is None else "positions" if view == "positions" else "heads"
+        chosen = {"target": target, "path": layer, "head": head, "words": None if tokens else 1}
+        address = {"view": name, "text": text, **{key: str(x) for key, x in chosen.items() if x is not None}}
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(page.of_sentence(Explorer(translator, Path(model).name, text), address), "utf-8")
+    else:
+        seen.save(output)
+    typer.echo(f"{output}: {' '.join(seen.reading.said.spelled)}")

@@ -11,6 +11,7 @@ from regard.cli.compare import compare
 from regard.cli.convert import convert
 from regard.cli.describe import describe
 from regard.cli.evaluate import evaluate, score
+from regard.cli.explore import explore
 from regard.cli.look import look
 from regard.cli.recipes import recipes
 from regard.cli.train import train
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, translate, evaluate, score, compare, look, convert, recipes, describe):
+for verb in (train, translate, evaluate, score, compare, look, explore, convert, recipes, describe):
     app.command()(verb)
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[str, typer.Option("--model", "-m", help="A run's folder, a model's folder, or a bundled model.")]
 Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
+Penalty = Annotated[
+    float, typer.Option(min=0, help="Above 1, longer translations are preferred; below it, shorter ones.")
+]
 Align = Annotated[bool, typer.Option("--align", help="Also say which words stand for which: 0-0 1-2, source first.")]
 
 
@@ -23,12 +26,13 @@ def translate(
     ] = None,
     model: Model = "en-es",
     beam: Beam = 4,
+    penalty: Penalty = 1.0,
     n_best: Annotated[int, typer.Option(min=1, help="Translations to give for each text.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations by chance instead of the best.")] = False,
-    temperature: Annotated[float, typer.Option(help="With --sample: below 1 less daring, above 1 more.")] = 1.0,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less daring, above more.")] = None,
     top_k: Annotated[int | None, typer.Option(help="With --sample: from so many likeliest tokens only.")] = None,
-    top_p: Annotated[float, typer.Option(help="With --sample: from the likeliest that make up this share.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="With --sample: another seed, other translations.")] = 1,
+    top_p: Annotated[float | None, typer.Option(help="With --sample: from the likeliest with this share.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: another seed, other translations.")] = None,
     prefix: Annotated[str, typer.Option(help="Words that the translation must begin with.")] = "",
     align: Align = False,
     as_json: Annotated[
@@ -49,22 +53,26 @@ def translate(
 
         regard translate --prefix "El niño" "The child picked up a small stone."
     """
+    from regard.data.text import decoded
     from regard.library import load
     from regard.tasks.documents import translate_texts
 
+    draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    given = {name: value for name, value in draws.items() if value is not None}
+    if given and not sample:
+        raise ValueError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
     translator = load(model)
-    lines = iter(texts) if texts else (line.rstrip("\r\n") for line in sys.stdin)
+    lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
     write: Callable[..., list[list[Translation]]]
     if sample:
-        how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        write = partial(translator.sample, tries=n_best, align=align, **how)
+        write = partial(translator.sample, tries=n_best, align=align, **given)
     else:
-        write = partial(translator.translate, beam=beam, n_best=n_best, align=align)
+        write = partial(translator.translate, beam=beam, n_best=n_best, penalty=penalty, align=align)
     for found in translate_texts(lines, lambda some, prefixes: write(some, prefixes=prefixes), prefix):
         if as_json:
             typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
             continue
-        for rank in found.ranks():
+        for rank in found.ranks() if found.found else range(n_best):
             typer.echo(found.translation(rank) + (f" ||| {found.pharaoh(rank)}" if align else ""))
 
 

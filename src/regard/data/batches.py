@@ -68,7 +68,7 @@ class Batches:
         self.first = np.cumsum([0, *(len(corpus) for corpus, _ in corpora)])
         longest = max((int(lengths.max(initial=0)) for lengths in self.lengths.values()), default=0)
         if not len(self.lengths["source"]):
-            raise ValueError("no sentence pairs are left to train on; see the counts of dropped pairs")
+            raise ValueError("no sentence pairs are left; see the counts of dropped pairs")
         if longest > tokens:
             raise ValueError(
                 f"a sentence of {longest} tokens does not fit a batch of {tokens}; raise train.batch_tokens"
@@ -88,7 +88,8 @@ class Batches:
         for (corpus, weight), first in zip(self.corpora, self.first, strict=False):
             whole, part = divmod(weight, 1)
             drawn += [np.arange(len(corpus)) + first] * int(whole)
-            drawn.append(chance.permutation(len(corpus))[: round(part * len(corpus))] + first)
+            least = 0 if whole or not part else min(1, len(corpus))  # however small its weight, some of it comes
+            drawn.append(chance.permutation(len(corpus))[: max(least, round(part * len(corpus)))] + first)
         return chance.permutation(np.concatenate(drawn))
 
     def _cut(self, order: Indices, chance: np.random.Generator) -> list[Indices]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.tokenizer import Tokenizer
+from regard.folders import sync
 
 Pairs = Iterable[tuple[str, str]]
 CHUNK = 10_000
@@ -42,6 +43,9 @@ class Corpus:
         self.about = About(**json.loads((folder / "about.json").read_text("utf-8")))
         self.begins = {side: np.asarray(np.load(folder / f"{side}.npy", mmap_mode="r")) for side in SIDES}
         self.tokens = {side: _map(folder / f"{side}.bin") for side in SIDES}
+        for side in SIDES:
+            if len(self.begins[side]) != self.about.kept + 1 or self.begins[side][-1] != len(self.tokens[side]):
+                raise ValueError(f"{folder}: damaged, {side} is not as long as it should be")
 
     def __len__(self) -> int:
         return self.about.kept
@@ -72,15 +76,21 @@ def encoded(
     """
     recipe = json.dumps([1, key, source.to_json(), target.to_json(), longest])  # 1: the version of the format
     folder = cache / hashlib.sha256(recipe.encode()).hexdigest()[:32]
-    if not folder.exists():
-        aside = cache / f"{folder.name}.{os.getpid()}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+    if folder.exists():
         try:
-            _encode(read(), source, target, longest, aside)
-            _move(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            return Corpus(folder)
+        except (OSError, ValueError, TypeError, EOFError):
+            shutil.rmtree(folder)  # damaged, by a loss of power perhaps: it is made again
+    aside = cache / f"{folder.name}.{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        _encode(read(), source, target, longest, aside)
+        for path in aside.iterdir():
+            sync(path)
+        _move(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     return Corpus(folder)
 
 

@@ -1,10 +1,12 @@
 """Where sentence pairs come from: files of your own, or dates. Each kind of source is a config."""
 
-import string
+import hashlib
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -79,7 +81,8 @@ class ParallelConfig(Config):
     longest: Positive = 128
     """Pairs with more tokens than this on a side are dropped."""
     augment: Rate = 0.0
-    """Share of the pairs that come a second time with the source in small letters and without its last full stop."""
+    """Share of the pairs that come a second time with the source in small letters and without its last `.`, `?` or
+    `!`."""
 
     def parts(self) -> list[Part]:
         """What to train on."""
@@ -88,7 +91,8 @@ class ParallelConfig(Config):
 
     def _part(self, files: Files, held_out: frozenset[str]) -> Part:
         paths = files.paths()
-        key = f"{file_hash(*paths)} {len(held_out) and self.hold_out} {self.augment}"
+        kept = hashlib.sha256(json.dumps(sorted(held_out)).encode()).hexdigest()
+        key = f"{file_hash(*paths)} without {kept} {self.augment}"
         return Part(lambda: self._read(paths, held_out), key, files.weight)
 
     def _read(self, paths: list[Path], held_out: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -98,7 +102,7 @@ class ParallelConfig(Config):
             yield source, target
             # the checksum decides, so that it is always the same pairs
             if zlib.crc32(source.encode()) < self.augment * 2**32:
-                yield source.lower().rstrip(string.punctuation + " "), target
+                yield source.lower().rstrip(".?! "), target
 
     def valid_parts(self) -> list[Part]:
         """What to validate with."""
@@ -111,7 +115,7 @@ class ParallelConfig(Config):
         paths = self.train[0].paths()
         count = sum(1 for _ in pairs(*paths))
         step = max(20, -(-count // self.hold_out))
-        return list(islice(pairs(*paths), step // 2, None, step))
+        return list(islice(pairs(*paths), min(step // 2, count // 2), None, step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,5 +137,5 @@ class DatesConfig(Config):
         return [self._part(1000, seed=2, unseen=True)]
 
     def _part(self, count: int, seed: int, unseen: bool) -> Part:
-        key = f"dates {self.source} {self.target} {count} {seed} {unseen}"
+        key = f"dates {self.source} {self.target} {count} {seed} {unseen} babel {version('babel')}"
         return Part(lambda: islice(dates(self.source, self.target, seed, unseen), count), key)

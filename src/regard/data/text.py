@@ -2,27 +2,32 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without their ends; `.gz` is unpacked on the way.
+    """The lines of a UTF-8 file, without their ends; `.gz` is unpacked on the way."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        yield from decoded(file, str(path))
+
+
+def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of bytes as lines of text, without their ends.
 
     Only a line feed ends a line: other characters that Unicode counts as line ends stay where they are, so that
     parallel files keep in step.
     """
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        number = 0
-        try:
-            for number, line in enumerate(file, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            bad = error.object[error.start : error.end].hex(" ")
-            raise ValueError(f"{path}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path}: damaged after line {number} ({error}); make or fetch the file again") from None
+    number = 0
+    try:
+        for number, line in enumerate(file, start=1):
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        bad = error.object[error.start : error.end].hex(" ")
+        raise ValueError(f"{name}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{name}: damaged after line {number} ({error}); make or fetch the file again") from None
 
 
 def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:

@@ -96,6 +96,10 @@ class Tokenizer:
             numbers.append(-1 if first is None else word)
         return numbers
 
-    def pieces(self, text: str) -> list[str]:
-        """The text cut into its tokens; what is no whole character on its own is shown as U+FFFD."""
-        return [self.engine.decoder.decode([token]) for token in self.engine.encode(text).tokens]
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """What each token looks like on its own; what is no whole character is shown as U+FFFD."""
+        names = [(self.engine.id_to_token(token) or "").removeprefix(FOREIGN) for token in tokens]
+        return [
+            name if token in self._silent else self.engine.decoder.decode([name])
+            for token, name in zip(tokens, names, strict=True)
+        ]

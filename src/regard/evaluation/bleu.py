@@ -20,13 +20,13 @@ class Scores:
     chrf_signature: str
 
 
-def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
-    """All scores of a list of translations."""
+def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Scores:
+    """All scores of a list of translations; BLEU and chrF in lower case where asked, as some papers report them."""
     if len(translations) != len(references):
         raise ValueError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
     if not references:
         raise ValueError("there is nothing to score")
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
     return Scores(
         bleu=bleu.corpus_score(list(translations), [list(references)]).score,
         chrf=chrf.corpus_score(list(translations), [list(references)]).score,
@@ -35,6 +35,12 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
     )
+
+
+def signatures() -> dict[str, str]:
+    """What makes scores of this file comparable, by name."""
+    scores = score([""], [""])
+    return {"bleu_signature": scores.bleu_signature, "chrf_signature": scores.chrf_signature}
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ def compare(
     first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
 ) -> list[Comparison]:
     """Which of two lists of translations is better, by BLEU and by chrF."""
+    if not references:
+        raise ValueError("there is nothing to compare")
     first, second = list(first), list(second)
     systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
     metrics = {"BLEU": BLEU(references=[list(references)]), "chrF": CHRF(references=[list(references)])}

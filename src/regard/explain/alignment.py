@@ -4,13 +4,10 @@ The weights are those of all attentions to the source, averaged over layers and 
 source word and averaged over the tokens of a target word.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
-from regard.blocks.capture import capture
+from regard.explain.reading import Reading
+from regard.explain.view import View
 
 
 @dataclass(frozen=True)
@@ -31,23 +28,9 @@ class Alignment:
         return " ".join(f"{source}-{target}" for source, target in self.links())
 
 
-@torch.no_grad()
-def token_weights(model: nn.Module, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-    """What each target token looks at in the source when the next one is to be written."""
-    pattern = model.cross_attention
-    assert isinstance(pattern, str)
-    with capture(model, pattern) as maps:
-        model(source_BS, target_BT)
-    return torch.stack([weights_BHTS.mean(1) for weights_BHTS in maps.values()]).mean(0)
-
-
-def by_words(weights_TS: Tensor, target_words: Sequence[int], source_words: Sequence[int]) -> Tensor:
-    """Weights between tokens as weights between words, given the word that each token belongs to; -1: to none."""
-    target_TW, source_SW = (_membership(words).to(weights_TS) for words in (target_words, source_words))
-    sums_VW = target_TW.mT @ weights_TS[: len(target_words), : len(source_words)] @ source_SW
-    return sums_VW / target_TW.sum(0)[:, None]
-
-
-def _membership(words: Sequence[int]) -> Tensor:
-    numbers = torch.tensor(words, dtype=torch.long)
-    return numbers[:, None] == torch.arange(max(words, default=-1) + 1)
+def align(reading: Reading) -> Alignment:
+    """What each word that is said looked at in the other stream."""
+    if reading.looks and all(look.asks == look.answers for look in reading.looks):
+        raise ValueError("nothing to align: in this model, everything looks at its own stream")
+    view = View(reading)
+    return Alignment(view.columns, view.rows, tuple(map(tuple, view.weights.tolist())))

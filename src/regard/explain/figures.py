@@ -1,15 +1,37 @@
-"""Pictures: alignments and learning curves, as PNG, SVG or PDF. Needs matplotlib (`pip install regard[plot]`)."""
+"""Pictures: attention, positions, learning curves; PNG, SVG or PDF. Needs matplotlib (`pip install regard[plot]`)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+import matplotlib
+from matplotlib import font_manager
 from matplotlib.figure import Figure
+from torch import Tensor
 
-from regard.explain.alignment import Alignment
+from regard.explain.positions import similarity
 
 MAP = "cividis"  # reads the same with and without colour vision, and in grey
+SIGNED = "PuOr"  # likewise, for numbers of either sign
+DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
+LARGEST = 30  # inches of a picture's side, about
+FAINT = 0.02  # weights below it are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
+# after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
+FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
+    *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "SimHei", "Noto Sans Arabic", "Noto Naskh Arabic"),
+    *(
+        "Amiri",
+        "Geeza Pro",
+        "Segoe UI",
+        "Noto Sans Devanagari",
+        "Noto Sans Hebrew",
+        "Noto Sans Thai",
+        "Arial Unicode MS",
+    ),
+)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -20,17 +42,69 @@ def save(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
-def alignment(found: Alignment) -> Figure:
+def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
     """The matrix of Bahdanau's paper: a row for each word written, a column for each word read."""
-    rows, columns = len(found.target), len(found.source)
-    figure = Figure(figsize=(1.2 + 0.5 * columns, 0.8 + 0.5 * rows), layout="constrained")
+    cell = min(0.5, LARGEST / max(len(rows), len(columns), 1))
+    figure = Figure(figsize=(1.2 + cell * len(columns), 0.8 + cell * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     if rows and columns:
-        axes.imshow(found.weights, cmap=MAP, vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(columns), found.source, rotation=45, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(rows), found.target)
+        axes.imshow(weights, cmap=MAP, vmin=0, vmax=1, aspect="equal")
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="left", rotation_mode="anchor", family=fonts())
+    axes.set_yticks(range(len(rows)), rows, family=fonts())
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
+    return figure
+
+
+def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
+    """Lines from each word that asks, on the left, to the words that it looks at, as strong as the weight."""
+    height = max(len(rows), len(columns))
+    figure = Figure(figsize=(5, min(LARGEST, 0.6 + 0.32 * height)), layout="constrained")
+    axes = figure.add_subplot()
+    for row, values in enumerate(weights):
+        for column, weight in enumerate(values):
+            if weight < FAINT:
+                continue
+            axes.plot([0, 1], [row, column], color=DARK, alpha=min(1.0, weight), linewidth=0.5 + 3 * weight)
+    for x, names, side in ((-0.03, rows, "right"), (1.03, columns, "left")):
+        for y, name in enumerate(names):
+            axes.text(x, y, name, ha=side, va="center", family=fonts())
+    axes.set_xlim(-0.6, 1.6)
+    axes.set_ylim(height - 0.5, -0.5)
+    axes.set_axis_off()
+    return figure
+
+
+def grid(maps: Mapping[str, Tensor]) -> Figure:
+    """All heads of all layers, small: a row for each attention, a column for each head."""
+    heads = max(len(weights_HTS) for weights_HTS in maps.values())
+    cell = min(1.3, LARGEST / max(heads, len(maps)))
+    figure = Figure(figsize=(2.2 + cell * heads, 0.4 + cell * len(maps)), layout="constrained")
+    for row, (path, weights_HTS) in enumerate(maps.items()):
+        for head, weights_TS in enumerate(weights_HTS):
+            axes = figure.add_subplot(len(maps), heads, row * heads + head + 1)
+            axes.imshow(weights_TS.tolist(), cmap=MAP, vmin=0, vmax=1, aspect="auto")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if head == 0:
+                axes.set_ylabel(path, rotation=0, ha="right", va="center", fontsize=8)
+            if row == 0:
+                axes.set_title(f"head {head}", fontsize=8)
+    return figure
+
+
+def positions(encoding_TE: Tensor) -> Figure:
+    """The vectors of positions, one a row, and how alike two positions are by their distance."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    largest = float(encoding_TE.abs().max())
+    image = left.imshow(encoding_TE.tolist(), cmap=SIGNED, vmin=-largest, vmax=largest, aspect="auto")
+    figure.colorbar(image, ax=left, shrink=0.8)
+    left.set_xlabel("feature")
+    left.set_ylabel("position")
+    right.plot(similarity(encoding_TE).tolist(), color=DARK)
+    right.set_xlabel("distance")
+    right.set_ylabel("mean cosine of two positions")
     return figure
 
 
@@ -39,20 +113,27 @@ def learning_curves(log: Path) -> Figure:
     entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
-    lines = [
-        *axes.plot(*_series(entries, "loss"), color="#7f9cc0", label="loss in training"),
-        *axes.plot(*_series(entries, "valid_loss"), color="#00224e", marker=".", label="loss in validation"),
+    drawn = [
+        *axes.plot(*_series(entries, "loss"), color=LIGHT, label="loss in training"),
+        *axes.plot(*_series(entries, "valid_loss"), color=DARK, marker=".", label="loss in validation"),
     ]
     axes.set_xlabel("step")
     axes.set_ylabel("loss a token")
     right = axes.twinx()
-    lines += right.plot(*_series(entries, "bleu"), color="#c8a400", marker=".", linestyle="--", label="BLEU (greedy)")
+    drawn += right.plot(*_series(entries, "bleu"), color=BRIGHT, marker=".", linestyle="--", label="BLEU (greedy)")
     right.set_ylabel("BLEU")
     right.set_ylim(bottom=0)
-    axes.legend(handles=lines, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
+    axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
     return figure
 
 
 def _series(entries: Sequence[dict[str, float]], name: str) -> tuple[list[float], list[float]]:
     chosen = [entry for entry in entries if name in entry]
     return [entry["step"] for entry in chosen], [entry[name] for entry in chosen]
+
+
+@cache
+def fonts() -> list[str]:
+    """The fonts for words, so that those of any script show where a font for it is installed."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return [*matplotlib.rcParams["font.sans-serif"][:1], *(name for name in FONTS if name in installed)]

@@ -199,7 +199,11 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
     config = read_config(theirs, order)
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
     if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")  # one that we wrote
+        if any(ids != sorted(ids) for ids in (order.source, order.target)):
+            raise ValueError(
+                f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
+            )
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
         return config, weights, tokenizer, tokenizer
     vocabularies = [_read_json(folder / "vocab.json")]
     if (folder / "target_vocab.json").is_file():

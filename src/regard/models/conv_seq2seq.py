@@ -72,8 +72,15 @@ class ConvState:
 class ConvSeq2Seq(nn.Module):
     """Convolutions on both sides. The output layer is the target's embedding."""
 
-    cross_attention: ClassVar = "decoder.*.attention"
-    """Where the target looks at the source, as `capture` names it."""
+    looks: ClassVar = {"decoder.*.attention": ("target", "source")}
+    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    parts: ClassVar = {
+        **dict.fromkeys(("source_embedding", "source_positions", "encoder.*"), "source"),
+        **dict.fromkeys(("target_embedding", "target_positions", "decoder.*"), "target"),
+    }
+    """What a token goes through, in order, and the stream that it belongs to."""
+    answering: ClassVar = "decoder"
+    """The layers after each of which `answer` can be asked for."""
 
     def __init__(self, config: ConvSeq2SeqConfig) -> None:
         super().__init__()
@@ -86,13 +93,17 @@ class ConvSeq2Seq(nn.Module):
         self.target_positions = Positions(Learned(width, config.context))
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(
-            GatedConvolution(width, config.kernel, causal=False) for _ in range(config.encoder_layers)
+            ConvEncoderLayer(width, config.kernel, config.dropout) for _ in range(config.encoder_layers)
         )
         self.decoder = nn.ModuleList(ConvDecoderLayer(width, config.kernel) for _ in range(config.decoder_layers))
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
-        return self.target_embedding.logits(self.hidden(source_BS, target_BT))
+        return self.answer(self.hidden(source_BS, target_BT))
+
+    def answer(self, x_BTD: Tensor) -> Tensor:
+        """Logits as they would be, if x were what the last layer gives."""
+        return self.target_embedding.logits(x_BTD)
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """A vector for each target token, from which the next one is read."""
@@ -101,6 +112,11 @@ class ConvSeq2Seq(nn.Module):
         for layer in self.decoder:
             x_BTD = layer(self.dropout(x_BTD), memory_BSD, allowed)
         return self.dropout(x_BTD)
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that a sequence may have."""
+        return self.config.context
 
     def output_parameters(self) -> tuple[Tensor, None]:
         """The matrix of the output layer, which has no bias."""
@@ -112,7 +128,7 @@ class ConvSeq2Seq(nn.Module):
         embedded_BSD = self.dropout(self.source_positions(self.source_embedding(source_BS)))
         x_BSD = embedded_BSD
         for layer in self.encoder:
-            x_BSD = (x_BSD + layer(self.dropout(x_BSD), is_padding_BS)) * HALF
+            x_BSD = layer(x_BSD, is_padding_BS)
         return (x_BSD + embedded_BSD) * HALF, masks.padding(is_padding_BS)
 
     def start(self, source_BS: Tensor) -> ConvState:
@@ -135,6 +151,19 @@ class ConvSeq2Seq(nn.Module):
 
     def _layers(self) -> "Iterator[ConvDecoderLayer]":
         return (layer for layer in self.decoder if isinstance(layer, ConvDecoderLayer))
+
+
+class ConvEncoderLayer(nn.Module):
+    """A gated convolution, added to x."""
+
+    def __init__(self, width: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(width, kernel, causal=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_BSD: Tensor, is_padding_BS: Tensor) -> Tensor:
+        """x, after it has seen its neighbours."""
+        return (x_BSD + self.convolution(self.dropout(x_BSD), is_padding_BS)) * HALF
 
 
 class ConvDecoderLayer(nn.Module):

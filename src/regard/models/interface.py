@@ -1,6 +1,7 @@
-"""What decoding asks of a model, whatever it is made of."""
+"""What decoding, and looking inside, ask of a model, whatever it is made of."""
 
-from typing import Any, Protocol, Self, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -27,4 +28,26 @@ class Autoregressive(Protocol):
 
         The state given is used up; to go on twice from one state, `reorder` makes copies.
         """
+        ...
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """A model that one can look into: it says who looks at whom. All models here are."""
+
+    looks: ClassVar[Mapping[str, tuple[str, str]]]
+    """For patterns of attention paths, as `capture` names them: the stream that asks, and the one that answers."""
+    parts: ClassVar[Mapping[str, str]]
+    """The parts that a token goes through, in order, and its stream; `.*` stands for all layers of a list."""
+
+
+@runtime_checkable
+class Answering(Protocol):
+    """A model that can be asked for its answer after each of some layers."""
+
+    answering: ClassVar[str]
+    """The path of these layers."""
+
+    def answer(self, x_BTD: Tensor) -> Tensor:
+        """Logits as they would be, if x were what the last of these layers gives."""
         ...

@@ -49,8 +49,13 @@ class RnnSeq2SeqConfig(Config):
 class RnnSeq2Seq(nn.Module):
     """Reads with one recurrent network, writes with another. The output layer is the target's embedding."""
 
-    cross_attention: ClassVar = "decoder.attention"
-    """Where the target looks at the source, as `capture` names it."""
+    looks: ClassVar = {"decoder.attention": ("target", "source")}
+    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    parts: ClassVar = {
+        **dict.fromkeys(("source_embedding", "encoder"), "source"),
+        **dict.fromkeys(("target_embedding", "decoder", "read"), "target"),
+    }
+    """What a token goes through, in order, and the stream that it belongs to."""
 
     def __init__(self, config: RnnSeq2SeqConfig) -> None:
         super().__init__()
@@ -93,6 +98,11 @@ class RnnSeq2Seq(nn.Module):
             out, state = self.decoder(x_BD, state)
             outputs.append(out)
         return self._read(given_BTD, torch.stack(outputs, dim=1))
+
+    @property
+    def limit(self) -> None:
+        """The most tokens that a sequence may have: any number."""
+        return None
 
     def output_parameters(self) -> tuple[Tensor, None]:
         """The matrix of the output layer, which has no bias."""

@@ -115,8 +115,19 @@ class TransformerState:
 class Transformer(nn.Module):
     """The paper's Figure 1."""
 
-    cross_attention: ClassVar = "decoder.layers.*.cross"
-    """Where the target looks at the source, as `capture` names it."""
+    looks: ClassVar = {
+        "encoder.layers.*.attention": ("source", "source"),
+        "decoder.layers.*.attention": ("target", "target"),
+        "decoder.layers.*.cross": ("target", "source"),
+    }
+    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    parts: ClassVar = {
+        **dict.fromkeys(("source_embedding", "encoder.positions", "encoder.layers.*", "encoder.norm"), "source"),
+        **dict.fromkeys(("target_embedding", "decoder.positions", "decoder.layers.*", "decoder.norm"), "target"),
+    }
+    """What a token goes through, in order, and the stream that it belongs to."""
+    answering: ClassVar = "decoder.layers"
+    """The layers after each of which `answer` can be asked for."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -138,6 +149,10 @@ class Transformer(nn.Module):
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
         return self.logits(self.hidden(source_BS, target_BT))
 
+    def answer(self, x_BTD: Tensor) -> Tensor:
+        """Logits as they would be, if x were what the decoder's last layer gives."""
+        return self.logits(x_BTD if self.decoder.norm is None else self.decoder.norm(x_BTD))
+
     def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """A vector for each target token, from which `logits` reads the next one."""
         return self.decode(target_BT, self.encode(source_BS), self.source_allowed(source_BS))
@@ -155,6 +170,13 @@ class Transformer(nn.Module):
         """The score of every token of the vocabulary."""
         logits_BTV = self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
         return logits_BTV if self.output_bias is None else logits_BTV + self.output_bias
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that a sequence may have; None: any number."""
+        config = self.config
+        is_limited = config.positions in ("learned", "fourier") or config.norm == "batch"
+        return config.context if is_limited else None
 
     def output_parameters(self) -> tuple[Tensor, Tensor | None]:
         """The matrix of the output layer, and its bias if it has one."""

@@ -1,5 +1,6 @@
 """Whole texts: cut into sentences, which are translated, and put back together."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +26,9 @@ class Translated:
 
     def translation(self, rank: int) -> str:
         """The text with every sentence translated, by its best translation or the one of that rank."""
-        return self.document.with_sentences([translations[rank].text for translations in self.found])
+        # a line stays one line, whatever the model writes
+        texts = [re.sub(r"[\r\n]+", " ", translations[rank].text) for translations in self.found]
+        return self.document.with_sentences(texts)
 
     def pharaoh(self, rank: int) -> str:
         """Which word of the text stands for which word of its translation, as `0-0 1-2`."""

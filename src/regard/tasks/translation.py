@@ -1,7 +1,8 @@
 """Translation: the loss of a batch, and a translator that takes and gives text."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +14,9 @@ from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
-from regard.explain.alignment import Alignment, by_words, token_weights
+from regard.explain.alignment import Alignment, align
+from regard.explain.reading import Reading, Stream
+from regard.explain.view import Kind, View
 from regard.models.interface import Autoregressive
 
 
@@ -26,6 +29,11 @@ class EncoderDecoder(Autoregressive, Protocol):
 
     def output_parameters(self) -> tuple[Tensor, Tensor | None]:
         """The matrix, and the bias if there is one, that turn such a vector into logits."""
+        ...
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that a sequence may have; None: any number."""
         ...
 
 
@@ -45,12 +53,14 @@ class Translation:
     score: float
     """Log-probability a token, or what another length penalty makes of it."""
     cut: bool = False
-    """It had to end because it was as long as it may be."""
+    """It, or the text, had to end because it was as long as it may be."""
     words: tuple[str, ...] = ()
     word_scores: tuple[float, ...] = ()
     """Log-probability of each word, given those before it."""
     alignment: Alignment | None = None
     """What each word looked at, if that was asked for."""
+    tokens: tuple[int, ...] = ()
+    """What it was written with."""
 
 
 class Translator:
@@ -118,16 +128,25 @@ class Translator:
         nothing = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
         results: list[list[Translation]] = [[nothing] * count for _ in texts]
         for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
-            chosen = [sentences[i] for i in indices]
-            starts = [beginnings[i] for i in indices] if prefixes else [()] * len(indices)
+            chosen = [self._fitting(sentences[i]) for i in indices]
+            starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
             # a text without end is cut: twice as many tokens as the source has are plenty
-            longest = [2 * len(s) + 20 + len(start) for s, start in zip(chosen, starts, strict=True)]
+            longest = [min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)]
             found = how.search(self.model, pad(chosen, after=END).to(self.device), longest, starts)
-            for i, hypotheses in zip(indices, found, strict=True):
-                results[i] = [self._translation(sentences[i], hypothesis, align) for hypothesis in hypotheses]
+            for i, source, hypotheses in zip(indices, chosen, found, strict=True):
+                made = [self._translation(source, hypothesis, align) for hypothesis in hypotheses]
+                results[i] = made if source is sentences[i] else [replace(one, cut=True) for one in made]
         return results
 
-    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, align: bool) -> Translation:
+    @property
+    def _room(self) -> int:
+        """The most tokens that the model can take beside the one that begins or ends a sentence."""
+        return sys.maxsize if self.model.limit is None else self.model.limit - 1
+
+    def _fitting(self, tokens: Sequence[int]) -> Sequence[int]:
+        return tokens if len(tokens) <= self._room else tokens[: self._room]
+
+    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, aligned: bool) -> Translation:
         tokens = hypothesis.tokens
         numbers = self.target.words(tokens)
         scores = [0.0] * (max(numbers, default=-1) + 1)
@@ -135,21 +154,65 @@ class Translator:
             if number >= 0:
                 scores[number] += score
         (text,) = self.target.decode([tokens])
-        alignment = self._align(source, tokens) if align else None
-        return Translation(text, hypothesis.score, hypothesis.cut, _words(text), tuple(scores), alignment)
+        alignment = align(self._reading(source, tokens)) if aligned else None
+        return Translation(text, hypothesis.score, hypothesis.cut, _words(text), tuple(scores), alignment, tokens)
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
         """What each word of a given translation looks at in its source."""
         pairs = zip(self.source.encode(sources), self.target.encode(targets), strict=True)
-        return [self._align(source, target) for source, target in pairs]
+        return [align(self._reading(source, target)) for source, target in pairs]
 
-    def _align(self, source: Sequence[int], target: Sequence[int]) -> Alignment:
-        source_words, target_words = self.source.words(source), self.target.words(target)
-        pair = (pad([source], after=END).to(self.device), pad([target], before=BEGIN).to(self.device))
-        weights_TS = token_weights(self.model, *pair)[0].cpu()
-        weights = by_words(weights_TS, target_words, source_words).tolist()
-        texts = (self.source.decode([source])[0], self.target.decode([target])[0])
-        return Alignment(_words(texts[0]), _words(texts[1]), tuple(map(tuple, weights)))
+    def count(self, text: str) -> int:
+        """How many tokens a text has."""
+        return len(self.source.encode([text])[0])
+
+    def alternatives(self, text: str, count: int) -> list[Translation]:
+        """The best translations of a text, best first."""
+        return self.translate([text], n_best=count)[0]
+
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text and a translation of it (or its tokens); without one, its own."""
+        (source,) = self.source.encode([text])
+        if not source:
+            raise ValueError("there is nothing to look at in an empty text")
+        if said is None:
+            said = self.translate([text])[0][0].tokens
+        target = self.target.encode([said])[0] if isinstance(said, str) else said
+        return self._reading(source, target)
+
+    def look(
+        self,
+        text: str,
+        translation: str | None = None,
+        *,
+        kind: Kind = "matrix",
+        layer: str | None = None,
+        head: int | None = None,
+        words: bool = True,
+    ) -> View:
+        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
+        return View(self.reading(text, translation), kind, layer, head, words)
+
+    @torch.no_grad()
+    def grow(self, text: str) -> Iterator[str]:
+        """The most probable next token, one after the other: the translation as it grows."""
+        (source,) = self.source.encode([text])
+        if not source:
+            return
+        state, tokens = self.model.start(pad([source], after=END).to(self.device)), [BEGIN]
+        for _ in range(2 * len(source) + 20):
+            logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
+            tokens.append(int(logits_BV.argmax()))
+            if tokens[-1] == END:
+                break
+            yield self.target.decode([tokens])[0]
+
+    def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
+        read, written, said = [*source, END], [BEGIN, *target], [*target, END]
+        streams = {"source": _stream(self.source, read), "target": _stream(self.target, written)}
+        inputs = tuple(torch.tensor([tokens], device=self.device) for tokens in (read, written))
+        spoken = _stream(self.target, said)
+        return Reading(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
 
     @torch.no_grad()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[float]:
@@ -164,6 +227,11 @@ class Translator:
             for i, score in zip(indices, sums_B.tolist(), strict=True):
                 scores[i] = score
         return scores
+
+
+def _stream(tokenizer: Tokenizer, tokens: Sequence[int]) -> Stream:
+    (text,) = tokenizer.decode([tokens])
+    return Stream(tuple(tokens), tuple(tokenizer.pieces(tokens)), tuple(tokenizer.words(tokens)), _words(text))
 
 
 def _words(text: str) -> tuple[str, ...]:

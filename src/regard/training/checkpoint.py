@@ -10,17 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.folders import read_tensors, verify, write_whole
+from regard.folders import read_tensors, verify, write_tensors, write_whole
 
 
 def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:
     """Writes the checkpoint of a step, then removes all but the last few."""
 
     def fill(aside: Path) -> None:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, aside / "tensors.safetensors")
+        write_tensors(aside / "tensors.safetensors", tensors)
         (aside / "state.json").write_text(json.dumps(state), "utf-8")
 
     write_whole(run / "checkpoints" / f"step-{step:09d}", fill)
@@ -29,14 +28,16 @@ def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str
 
 
 def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The newest checkpoint that is whole, or None if there is none; damaged ones are named."""
+    """The newest checkpoint that is whole, or None if there are none at all; damaged ones are named."""
     for folder in reversed(_all(run)):
         try:
             verify(folder)
         except ValueError as error:
-            warn(f"{error}; going on from the checkpoint before it")
+            warn(f"{error}; looking for the checkpoint before it")
             continue
         return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
+    if _all(run):
+        raise ValueError(f"no checkpoint of {run} is whole; to begin anew, remove the folder or choose another run=...")
     return None
 
 

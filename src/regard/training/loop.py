@@ -5,7 +5,6 @@ and `last/`. The same command on a run that was interrupted goes on where it was
 """
 
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from regard import library
-from regard.config import parse
 from regard.data.batches import Batch, Batches, Position
 from regard.data.corpus import Corpus, encoded
 from regard.data.sources import Part
 from regard.data.tokenizer import PAD, Tokenizer
 from regard.evaluation import bleu
-from regard.folders import write_text
+from regard.folders import write_tensors
 from regard.library import AnyModelConfig
 from regard.recipe import Recipe
 from regard.tasks import translation
 from regard.training import checkpoint
+from regard.training.claim import claim, claim_text
 from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.memory import keep_memory
@@ -63,27 +62,36 @@ class Training:
         self.device = Device(recipe.device, recipe.train.precision)
         self.group = Group(self.device)
         self.run = Path(recipe.run)
+        self.counts: list[dict[str, Any]] = []
+        """What became of the pairs of each source."""
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
         with self.group.one_after_the_other():
             if self.group.is_first:
-                self._claim()
+                claim(self.run, recipe)
             parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
+            if self.group.is_first:
+                claim_text(self.run, [part.key for part in (*parts, *valid_parts)])
             self.source, self.target = self._tokenizers()
             corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
             valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
+        if not any(len(corpus) for corpus, _ in valid):
+            raise ValueError("there are no sentence pairs to validate with; give some with data.valid")
         self.batches = Batches(corpora, self.config.batch_tokens, recipe.seed)
         self.valid = Batches(valid, self.config.batch_tokens, seed=0)
-        self.valid_pairs = list(islice(chain.from_iterable(part.read() for part in valid_parts), BLEU_SENTENCES))
+        self.valid_pairs = list(islice(self._fitting(valid_parts), BLEU_SENTENCES))
         self.model_config = self._model_config()
         # a model that validates, with whatever weights are to be judged
-        self.judge = self.model_config.build() if self.group.is_first else None
         # one that is too large for a process is judged where there is room
         self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
-        if self.judge is not None:
-            self.judge.to(self.judge_device)
+        self.judge = self.model_config.build().to(self.judge_device) if self.group.is_first else None
         torch.manual_seed(recipe.seed)
         self.model = self.model_config.build()
+        if self.model.limit is not None and recipe.data.longest >= self.model.limit:
+            raise ValueError(
+                f"data.longest = {recipe.data.longest} is more than the {self.model.limit - 1} tokens that the model "
+                f"can take; lower it, or raise model.context"
+            )
         if recipe.init:
             library.load_tensors(self.model, library.read(recipe.init).weights, f"the weights of {recipe.init}")
         if self.config.shard:
@@ -97,25 +105,9 @@ class Training:
         self._clock = time.perf_counter()
         self._recent: list[tuple[float, int, float]] = []
         """Loss, tokens and seconds of the steps since the last line of the log."""
+        self._validated = ""
+        """What the last validation said, for the live line."""
         self._resume()
-
-    def _claim(self) -> None:
-        """Makes the run's folder, or makes sure that it is a run of the same recipe."""
-        path, mine = self.run / "recipe.json", json.loads(self.recipe.to_json())
-        if not any(self.run.glob("checkpoints/step-*")):
-            # an attempt that did not come to anything
-            for stale in self.run.glob("tokenizer*.json"):
-                stale.unlink()
-        elif path.exists():
-            theirs = _resolved(path)
-            differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
-            if differing:
-                raise ValueError(
-                    f"{self.run} holds a run of another recipe (other: {', '.join(differing)}); "
-                    f"choose another folder with run=..., or remove this one"
-                )
-        self.run.mkdir(parents=True, exist_ok=True)
-        write_text(path, self.recipe.to_json())
 
     def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         if any(self.run.glob("tokenizer*.json")):
@@ -142,11 +134,19 @@ class Training:
         cache = Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))
         corpus = encoded(part.read, part.key, self.source, self.target, self.recipe.data.longest, cache)
         about = corpus.about
+        self.counts.append({"pairs": what, **dataclasses.asdict(about)})
         self.report.say(
             f"{what}: {about.kept:,} pairs; dropped {about.empty:,} with an empty side "
             f"and {about.long:,} with more than {self.recipe.data.longest} tokens"
         )
         return corpus
+
+    def _fitting(self, parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
+        """The pairs that are not dropped from a corpus."""
+        for pair in chain.from_iterable(part.read() for part in parts):
+            lengths = [len(t.encode([text])[0]) for t, text in zip((self.source, self.target), pair, strict=True)]
+            if all(text.strip() for text in pair) and max(lengths) <= self.recipe.data.longest:
+                yield pair
 
     def _model_config(self) -> AnyModelConfig:
         """The model's config with the vocabulary that the tokenizer really has."""
@@ -210,6 +210,8 @@ class Training:
             torch.manual_seed(self.recipe.seed + self.group.rank)  # or else all would drop out the same
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
+            for counts in self.counts if not self.state.step else ():
+                self.report.log(step=0, **counts)
 
     def _resume_random(self, tensors: dict[str, Tensor]) -> None:
         names = {kind: f"random.{kind}.{self.group.rank}" for kind in self.device.random_states()}
@@ -304,7 +306,8 @@ class Training:
         values = {"loss": total / count, "tokens_per_second": count / time_spent}
         self.report.step(
             self.progress,
-            f"step {self.state.step:,}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s",
+            f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
+            f"{values['tokens_per_second']:,.0f} tokens/s",
         )
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values)
@@ -325,13 +328,15 @@ class Training:
             with self.device.autocast():
                 smooth, plain, _ = translation.loss(self.model, batch.to(self.device.torch), self.config.smoothing)
             if not torch.isfinite(smooth):
-                self._stop_for_nan(batch)
+                self._stop_for_nan(batch, "loss")
             (smooth / tokens).backward()
             total += float(plain)
         # sharded gradients are summed already, where they came about
         gradients = [] if self.config.shard else [_gradient(parameter) for parameter in self.parameters.values()]
         self.group.sum_([total, *gradients])
-        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
+        if not torch.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
+            self._stop_for_nan(batches[-1], "gradient")
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
@@ -343,12 +348,12 @@ class Training:
                 torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
         return float(total) / tokens, tokens
 
-    def _stop_for_nan(self, batch: Batch) -> None:
+    def _stop_for_nan(self, batch: Batch, what: str) -> None:
         path = self.run / "bad-batch.safetensors"
-        save_file({name: tensor.contiguous() for name, tensor in vars(batch).items()}, path)
+        write_tensors(path, vars(batch))
         raise ValueError(
-            f"the loss of step {self.state.step:,} is not a number; the batch is in {path}. "
-            f"A lower train.learning_rate or a longer train.warmup may help"
+            f"the {what} of step {self.state.step:,} is not a finite number; the batch is in {path}. "
+            f"Another run=... with a lower train.learning_rate or a longer train.warmup may help"
         )
 
     def _weights(self) -> dict[str, Tensor]:
@@ -371,9 +376,10 @@ class Training:
         else:
             self.state.stale += 1
         self.report.log(step=self.state.step, **values)
+        self._validated = f"  valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}"
         self.report.say(
-            f"step {self.state.step:,}  epoch {self.state.epoch + 1}  valid loss {values['valid_loss']:.3f}  "
-            f"BLEU {values['bleu']:.1f}  {self.progress:.0%}  {self.state.seconds / 60:.1f} min"
+            f"step {self.state.step:,}  epoch {self.state.epoch + 1}{self._validated}  "
+            f"{self.progress:.0%}  {self.state.seconds / 60:.1f} min"
         )
 
     @torch.no_grad()
@@ -391,7 +397,11 @@ class Training:
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: dict[str, Any]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
+        if values:
+            count = len(self.valid_pairs)
+            lines += [f"Loss a token on all validation pairs; scores of greedy search on {count} of them:", ""]
         lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
+        lines += [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()] if values else []
         lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
         library.save(folder, self.model_config, weights, self.source, self.target, "\n".join(lines))
 
@@ -400,26 +410,3 @@ def _gradient(parameter: torch.nn.Parameter) -> Tensor:
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
-
-
-_MAY_CHANGE = {
-    *("run", "threads", "device", "train.shard", "train.steps", "train.epochs", "train.minutes"),
-    *("train.patience", "train.checkpoint", "train.average_last"),
-}
-
-
-def _resolved(path: Path) -> Any:
-    """A run's recipe as it is understood now: what has come into recipes since has its default."""
-    try:
-        return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
-    except ValueError as error:
-        raise ValueError(f"{path}: of another version of Regard, or damaged ({error})") from None
-
-
-def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """The dotted paths at which two recipes differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in {**one, **other}:
-            yield from _differing(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-    elif one != other:
-        yield path

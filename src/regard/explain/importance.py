@@ -1,0 +1,123 @@
+"""A weight is not yet a cause: which heads matter, where things come from in the end, when the answer was known.
+
+effect of a head   log p(output) with the head switched off, minus log p(output) as it is
+rollout            R_l = (A_l + I)/2 · R_(l−1): attention through all layers, residuals included
+                   (Abnar and Zuidema 2020), A being the mean over heads
+early answers      the output layer applied to what each layer gives (the "logit lens")
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.capture import attention_cores
+from regard.explain.reading import Look, Reading
+from regard.models.interface import Answering
+
+LOGITS = 2**26  # that one pass computes at most: a quarter of a gigabyte
+
+
+def head_effects(reading: Reading) -> dict[str, Tensor]:
+    """For each attention, the change of the output's log-probability when each of its heads finds nothing."""
+    heads = [(look.path, head) for look in reading.looks for head in range(look.heads)]
+    if not heads:
+        return {}
+    logits_BTV = reading.run()
+    whole = reading.log_probabilities(logits_BTV).sum()
+    at_once = max(1, LOGITS // logits_BTV.numel())
+    changed = []
+    for start in range(0, len(heads), at_once):
+        chosen = heads[start : start + at_once]
+        with _each_without_one(reading.model, chosen):
+            changed.append(reading.log_probabilities(reading.run(len(chosen))).sum(1))
+    effects = iter((torch.cat(changed) - whole).tolist())
+    return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in reading.looks}
+
+
+@contextmanager
+def _each_without_one(model: nn.Module, heads: Sequence[tuple[str, int]]) -> Iterator[None]:
+    """Sentence i of the batch does without the i-th of these heads."""
+    cores = attention_cores(model)
+    with ExitStack() as hooks:
+        for path in {path for path, _ in heads}:
+            rows = [i for i, (other, _) in enumerate(heads) if other == path]
+            silent = (torch.tensor(rows), torch.tensor([heads[i][1] for i in rows]))
+            hooks.callback(cores[path].register_forward_hook(partial(_silence, silent)).remove)
+        yield
+
+
+def _silence(silent: tuple[Tensor, Tensor], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+    found_BHTK, *rest = output if isinstance(output, tuple) else (output,)
+    found_BHTK = found_BHTK.index_put(silent, found_BHTK.new_zeros(()))
+    return (found_BHTK, *rest) if rest else found_BHTK
+
+
+def rollouts(reading: Reading) -> list[tuple[str, str]]:
+    """The pairs of streams that `rollout` tells of: within one first, then from one to another."""
+    pairs = dict.fromkeys((look.asks, look.answers) for look in reading.looks)
+    return sorted(pairs, key=lambda pair: pair[0] != pair[1])
+
+
+def rollout(reading: Reading) -> dict[tuple[str, str], Tensor]:
+    """How much of each token's vector stems from each token of the input, by (asking, answering) stream.
+
+    What looks at another stream, with the mean of all its layers, sees what that stream has become after its own.
+    """
+    maps = reading.weights([look.path for look in reading.looks])
+    result: dict[tuple[str, str], Tensor] = {}
+    for look in reading.looks:
+        if look.asks == look.answers:
+            mean_TT = maps[look.path].mean(0)
+            step_TT = (mean_TT + torch.eye(len(mean_TT), dtype=mean_TT.dtype)) / 2
+            before_TT = result.get((look.asks, look.asks))
+            result[look.asks, look.asks] = step_TT if before_TT is None else step_TT @ before_TT
+    for pair in [pair for pair in rollouts(reading) if pair[0] != pair[1]]:
+        mean_TS = _mean(maps, [look for look in reading.looks if (look.asks, look.answers) == pair])
+        within_SS = result.get((pair[1], pair[1]))
+        result[pair] = mean_TS if within_SS is None else mean_TS @ within_SS
+    return result
+
+
+def _mean(maps: dict[str, Tensor], looks: Sequence[Look]) -> Tensor:
+    return torch.stack([maps[look.path].mean(0) for look in looks]).mean(0)
+
+
+@dataclass(frozen=True)
+class EarlyAnswer:
+    """What a model would have said at one position after one layer."""
+
+    token: int
+    probability: float
+    said: float
+    """The probability of the token that is said in the end."""
+
+
+def early_answers(reading: Reading) -> dict[str, list[EarlyAnswer]]:
+    """For each layer, by its path, the answer at each position; empty for models that cannot be asked early."""
+    model = reading.model
+    if not isinstance(model, Answering):
+        return {}
+    outputs: dict[str, Tensor] = {}
+    with ExitStack() as hooks:
+        for name, layer in reading.model.get_submodule(model.answering).named_children():
+            keep = partial(_keep, outputs, f"{model.answering}.{name}")
+            hooks.callback(layer.register_forward_hook(keep).remove)
+        reading.run()
+    return {path: _answers(reading, model, x_BTD) for path, x_BTD in outputs.items()}
+
+
+def _keep(outputs: dict[str, Tensor], path: str, _layer: nn.Module, _args: tuple[Any, ...], output: Tensor) -> None:
+    outputs[path] = output
+
+
+@torch.no_grad()
+def _answers(reading: Reading, model: Answering, x_BTD: Tensor) -> list[EarlyAnswer]:
+    logits_BTV = model.answer(x_BTD)
+    said_T = reading.log_probabilities(logits_BTV)[0].exp().tolist()
+    best_T, tokens_T = logits_BTV[0].softmax(-1).max(-1)
+    return [EarlyAnswer(*values) for values in zip(tokens_T.tolist(), best_T.tolist(), said_T, strict=True)]

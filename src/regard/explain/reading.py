@@ -1,0 +1,192 @@
+"""A model at work on one input: its streams of tokens, what it says, and what attends to what.
+
+Whatever a model is made of, looking inside it goes through a `Reading`: a translator gives one of a sentence and its
+translation, with the streams "source" and "target". Pictures, the explorer and the measures beside this file know
+nothing of models; a new one is in all of them as soon as it says who looks at whom (`looks`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks.capture import attention_cores, capture, find, has_scaling
+from regard.models.interface import Observable
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A sequence of tokens that a model reads or writes."""
+
+    tokens: tuple[int, ...]
+    pieces: tuple[str, ...]
+    """What each token looks like."""
+    words: tuple[int, ...]
+    """The number of the word that each token belongs to; -1: to none."""
+    spelled: tuple[str, ...]
+    """The words."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One attention of a model."""
+
+    path: str
+    asks: str
+    """The stream whose tokens ask."""
+    answers: str
+    """The stream whose tokens are looked at."""
+    heads: int
+    scaled: bool
+    """Its scores are dot products, which may be divided by √K."""
+
+
+@dataclass(frozen=True)
+class Chance:
+    """How sure a model was of a token, and what else it thought of."""
+
+    probability: float
+    others: tuple[tuple[int, float], ...]
+    """The most probable tokens with their probabilities, best first."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A model, one input of it, and the tokens that it says."""
+
+    model: Any
+    inputs: tuple[Tensor, ...]
+    """What the model is called with; a batch of one."""
+    streams: Mapping[str, Stream]
+    speaker: str
+    """The stream at whose positions something is said."""
+    said: Stream
+    """The token that the model is asked for at each of these positions."""
+    answer: tuple[int, ...]
+    """What is said, as `Subject.reading` takes it, to be read again."""
+    pieces: Callable[[Sequence[int]], list[str]]
+    """What tokens of the output look like."""
+
+    @cached_property
+    def looks(self) -> tuple[Look, ...]:
+        """All attentions of the model that run on this input."""
+        return looks(self.model)
+
+    def look(self, path: str) -> Look:
+        """The attention of that path."""
+        for candidate in self.looks:
+            if candidate.path == path:
+                return candidate
+        raise ValueError(f"no attention is at {path!r}; this model has {', '.join(repr(x.path) for x in self.looks)}")
+
+    @torch.no_grad()
+    def run(self, copies: int = 1) -> Tensor:
+        """Logits for each position of the output; with several copies of the input, for each of them."""
+        logits_BTV: Tensor = self.model(*(x.expand(copies, *x.shape[1:]) for x in self.inputs))
+        return logits_BTV
+
+    def weights(
+        self, patterns: str | Sequence[str], heads: Sequence[int] | None = None, rows: Sequence[int] | None = None
+    ) -> dict[str, Tensor]:
+        """The attention weights of each path that matches, of shape (heads, queries, keys)."""
+        with capture(self.model, patterns, heads, rows) as maps:
+            self.run()
+        return {path: maps[path][0].cpu() for path in maps}
+
+    def log_probabilities(self, logits_BTV: Tensor) -> Tensor:
+        """log p of each token said, given logits."""
+        said_BT1 = torch.tensor(self.said.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
+        return logits_BTV.log_softmax(-1).gather(2, said_BT1)[..., 0].cpu()
+
+    def chances(self, count: int = 5) -> list[Chance]:
+        """For each token said, how probable it was and what else was."""
+        logs_TV = self.run()[0].log_softmax(-1).cpu()
+        best = logs_TV.topk(min(count, logs_TV.size(1)), dim=1)
+        result = []
+        for logs_V, token, values, others in zip(logs_TV, self.said.tokens, *best, strict=True):
+            pairs = tuple(zip(others.tolist(), values.exp().tolist(), strict=True))
+            result.append(Chance(float(logs_V[token].exp()), pairs))
+        return result
+
+
+class Saying(Protocol):
+    """Something that a model may say."""
+
+    @property
+    def text(self) -> str:
+        """As text."""
+        ...
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """As it was written."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """How sure the model is of it."""
+        ...
+
+
+class Subject(Protocol):
+    """What can be looked into: a model, with all that turns texts into its input and its output into text."""
+
+    @property
+    def model(self) -> Any:
+        """The model."""
+        ...
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has."""
+        ...
+
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text and on what is said about it: its own words, unless others are given."""
+        ...
+
+    def alternatives(self, text: str, count: int) -> Sequence[Saying]:
+        """What the model would say, best first; nothing, if it is not one to say things."""
+        ...
+
+    def grow(self, text: str) -> Iterator[str]:
+        """What the model says, longer with every token."""
+        ...
+
+
+def looks(model: nn.Module) -> tuple[Look, ...]:
+    """All attentions of a model, in the order in which it was built."""
+    assert isinstance(model, Observable)
+    cores = attention_cores(model)
+    streams: dict[str, tuple[str, str]] = {}
+    for pattern, pair in model.looks.items() if cores else ():
+        streams |= dict.fromkeys(find(cores, pattern, "attention"), pair)
+    unknown = cores.keys() - streams.keys()
+    assert not unknown, f"nobody says who asks and who answers in {sorted(unknown)}"
+    return tuple(
+        Look(path, *streams[path], _heads(model, path), has_scaling(model, core)) for path, core in cores.items()
+    )
+
+
+def _heads(model: nn.Module, path: str) -> int:
+    """The heads of the module that an attention serves; scored attention has one."""
+    return int(getattr(model.get_submodule(path), "heads", 1))
+
+
+def merged(weights_HTS: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
+    """Weights between tokens as weights between words: summed over the tokens looked at, averaged over those that ask.
+
+    Args:
+        rows: the number of the word that each asking token belongs to; -1: to none.
+        columns: the same for the tokens looked at.
+    """
+    rows_TW, columns_SW = (_membership(words).to(weights_HTS) for words in (rows, columns))
+    sums_HVW = rows_TW.mT @ weights_HTS @ columns_SW
+    return sums_HVW / rows_TW.sum(0)[:, None]
+
+
+def _membership(words: Sequence[int]) -> Tensor:
+    numbers = torch.tensor(words, dtype=torch.long)
+    return numbers[:, None] == torch.arange(max(words, default=-1) + 1)

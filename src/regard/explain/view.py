@@ -1,0 +1,124 @@
+"""Attention to be looked at: printed, shown by a notebook, saved as a picture."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from regard.explain.positions import encodings
+from regard.explain.reading import Look, Reading, Stream, merged
+
+Kind = Literal["matrix", "lines", "grid", "positions"]
+SHADES = " ░▒▓█"
+POSITIONS = 64  # that a picture of positions shows
+
+
+@dataclass(frozen=True, repr=False)
+class View:
+    """One way to look at a model at work.
+
+    Args:
+        kind: a "matrix" as in Bahdanau's paper, "lines" between the words, a "grid" of all layers and heads, or the
+            "positions" of the model.
+        layer: the path of an attention; unless given, the mean of all that look at another stream, or of all.
+        head: counted from 0; unless given, the mean of all.
+        words: tokens of a word are put together.
+    """
+
+    reading: Reading
+    kind: Kind = "matrix"
+    layer: str | None = None
+    head: int | None = None
+    words: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"no view is called {self.kind!r}; choose from {', '.join(get_args(Kind))}")
+        if not self.reading.looks:
+            raise ValueError("this model has no attention to look at")
+        for look in self._looks:
+            if self.head is not None and not 0 <= self.head < look.heads:
+                raise ValueError(f"{look.path} has heads 0 to {look.heads - 1}, not {self.head}")
+
+    @property
+    def _looks(self) -> list[Look]:
+        if self.layer is not None:
+            return [self.reading.look(self.layer)]
+        return [look for look in self.reading.looks if look.asks != look.answers] or list(self.reading.looks)
+
+    @property
+    def _asks(self) -> Stream:
+        """What is being written where that looks at another stream, or else what stands there."""
+        look = self._looks[0]
+        return self.reading.streams[look.asks] if look.asks == look.answers else self.reading.said
+
+    @property
+    def _answers(self) -> Stream:
+        return self.reading.streams[self._looks[0].answers]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """What asks."""
+        return self._asks.spelled if self.words else self._asks.pieces
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is looked at."""
+        return self._answers.spelled if self.words else self._answers.pieces
+
+    @property
+    def weights(self) -> Tensor:
+        """A row for each that asks, a column for each that is looked at."""
+        paths, heads = [look.path for look in self._looks], None if self.head is None else [self.head]
+        maps = self.reading.weights(paths, heads)
+        mean_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in maps.values()]).mean(0)
+        return merged(mean_TS, self._asks.words, self._answers.words) if self.words else mean_TS
+
+    def __repr__(self) -> str:
+        return drawn(self.rows, self.columns, self.weights.tolist())
+
+    def figure(self) -> Any:
+        """The picture, a matplotlib figure, for more to be done with it."""
+        try:
+            from regard.explain import figures
+        except ImportError:
+            raise ValueError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
+        if self.kind == "positions":
+            return figures.positions(encodings(self.reading.model, POSITIONS))
+        if self.kind == "grid":
+            return figures.grid(self.reading.weights(self.layer or "*"))
+        draw = figures.lines if self.kind == "lines" else figures.matrix
+        return draw(self.rows, self.columns, self.weights.tolist())
+
+    def save(self, path: Path | str) -> None:
+        """Writes the picture; the end of the path says in which format."""
+        figure = self.figure()
+        from regard.explain import figures
+
+        figures.save(figure, Path(path))
+
+    def _repr_png_(self) -> bytes | None:
+        """What a notebook shows; without matplotlib, letters."""
+        buffer = io.BytesIO()
+        if find_spec("matplotlib") is None:
+            return None
+        self.figure().savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+        return buffer.getvalue()
+
+
+def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
+    """A matrix in letters: a row for each word that asks, under the words that are looked at."""
+    margin = max(map(len, rows), default=0) + 2
+    lines = [" " * margin + "  ".join(columns)]
+    for name, row in zip(rows, weights, strict=True):
+        cells = [
+            SHADES[min(len(SHADES) - 1, round(weight * len(SHADES)))] * len(column)
+            for column, weight in zip(columns, row, strict=True)
+        ]
+        lines.append(f"{name:>{margin - 2}}  " + "  ".join(cells))
+    return "\n".join(line.rstrip() for line in lines)

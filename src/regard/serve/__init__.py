@@ -1,0 +1,1 @@
+"""The explorer: a model opened up in a browser."""

@@ -1,0 +1,314 @@
+"""What the explorer's page asks, and the answers: plain data, whatever carries it to and fro.
+
+A question is a verb and its arguments; all that an answer depends on is in them, so that a view can be sent to somebody
+as an address, asked again, or saved with its answers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from regard.blocks.capture import intervene, position_modules
+from regard.explain import importance, positions, walk
+from regard.explain.reading import Reading, Stream, Subject, looks
+from regard.explain.view import View
+
+CHARACTERS = 4000  # of a text, at most
+TOKENS = 512  # of a stream, at most
+KEPT = 32  # sentences whose translations are remembered
+N_BEST = 3
+
+ShortText = Annotated[str, Field(max_length=CHARACTERS)]
+Path_ = Annotated[str, Field(max_length=200)]
+Number = Annotated[int, Field(ge=0, lt=100_000)]
+
+
+class Question(BaseModel):
+    """What a verb is asked with; what it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Text(Question):
+    """A text, and the translation to look at; without one, the model's own."""
+
+    text: ShortText
+    target: ShortText | None = None
+
+
+class OneAttention(Text):
+    """One attention at work on a text."""
+
+    path: Path_
+
+
+class OneToken(Text):
+    """One token on its way through one part of the model, seen by one head."""
+
+    path: Path_
+    token: Number
+    head: Number = 0
+
+
+class Change(Question):
+    """What to do otherwise."""
+
+    heads: Mapping[Path_, Sequence[Number]] = {}
+    mask: Sequence[Path_] = ()
+    scaling: Sequence[Path_] = ()
+    positions: Sequence[Path_] = ()
+
+    def made(self, model: torch.nn.Module) -> AbstractContextManager[None]:
+        """The model is changed inside the with-block."""
+        return intervene(
+            model,
+            drop_heads=self.heads,
+            drop_mask=self.mask,
+            drop_scaling=self.scaling,
+            drop_positions=self.positions,
+        )
+
+
+class WhatIf(Text):
+    """A change of the model, of the text, or of both."""
+
+    change: Change = Change()
+    other: ShortText | None = None
+    """Another text to read, instead of the one that was."""
+
+
+class Rollout(Text):
+    """Attention through all layers, from one stream to another or to itself."""
+
+    asks: Path_
+    answers: Path_
+
+
+class Encodings(Question):
+    """Positions of some kind."""
+
+    kind: Annotated[str, Field(max_length=20)] = "own"
+    length: Annotated[int, Field(ge=2, le=TOKENS)] = 64
+
+
+class Lines(Question):
+    """A file of Regard's source."""
+
+    file: Path_
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """An answer of many numbers, sent in half precision."""
+
+    values: Tensor
+
+
+Answer = dict[str, Any] | Numbers
+Q = TypeVar("Q", bound=BaseModel)
+
+
+def understood(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
+    """A question of that kind; `ValueError` names the arguments that do not belong to it."""
+    try:
+        return kind.model_validate(arguments)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ValueError("; ".join(problems)) from None
+
+
+class Explorer:
+    """A model, ready to be asked.
+
+    Args:
+        example: the text that is looked at first.
+    """
+
+    def __init__(self, subject: Subject, name: str, example: str = "We are eating bread.") -> None:
+        self.subject, self.name, self.example = subject, name, example
+        self._own = lru_cache(KEPT)(subject.alternatives)
+        self.verbs: dict[str, tuple[type[Question], Callable[[Any], Answer]]] = {
+            "model": (Question, self.model),
+            "read": (Text, self.read),
+            "attention": (OneAttention, self.attention),
+            "walk": (OneToken, self.walk),
+            "what-if": (WhatIf, self.what_if),
+            "heads": (Text, self.heads),
+            "rollout": (Rollout, self.rollout),
+            "positions": (Encodings, self.positions),
+            "likeness": (Encodings, self.likeness),
+            "code": (Lines, self.code),
+        }
+
+    def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
+        """The answer to any question; `ValueError` tells what is wrong with it."""
+        if verb not in self.verbs:
+            raise ValueError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
+        kind, method = self.verbs[verb]
+        question = understood(kind, arguments)
+        try:
+            return method(question)
+        except IndexError as error:  # a head that is not there
+            raise ValueError(str(error)) from None
+
+    def model(self, _question: Question) -> Answer:
+        """What the model is made of."""
+        model = self.subject.model
+        return {
+            "name": self.name,
+            "example": self.example,
+            "kind": model.config.kind,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "looks": [asdict(look) for look in looks(model)],
+            "parts": [asdict(part) for part in walk.parts(model)],
+            "positions": {"kind": positions.own_kind(model), "paths": list(position_modules(model))},
+        }
+
+    def read(self, question: Text) -> Answer:
+        """A text and its translation, token by token; without a given one, the model's own and the next best."""
+        reading = self._reading(question)
+        own = [] if question.target is not None else self._own(question.text, N_BEST)
+        return {
+            "streams": {name: _shown(stream) for name, stream in reading.streams.items()},
+            "speaker": reading.speaker,
+            "said": _shown(reading.said),
+            "spoken": _spoken(reading),
+            "alignment": _alignment(reading),
+            "alternatives": [{"text": found.text, "score": found.score} for found in own],
+        }
+
+    def attention(self, question: OneAttention) -> Answer:
+        """The weights of all heads of one attention: heads × queries × keys."""
+        reading = self._reading(question)
+        return Numbers(reading.weights(reading.look(question.path).path)[question.path])
+
+    def walk(self, question: OneToken) -> Answer:
+        """The steps of a token through a part of the model."""
+        steps = walk.walk(self._reading(question), question.path, question.token, question.head)
+        return {
+            "steps": [
+                {
+                    "name": step.name,
+                    "equation": step.equation,
+                    "shape": step.shape,
+                    "axes": step.axes,
+                    "values": _rounded(step.values),
+                    "code": None if step.code is None else asdict(step.code),
+                }
+                for step in steps
+            ]
+        }
+
+    def what_if(self, question: WhatIf) -> Answer:
+        """What the model says, and what it then says; what it thinks of the output at hand, and what it then thinks."""
+        text = question.text if question.other is None else question.other
+        _check(self.subject.count(text))
+        reading = self._reading(question)
+        before = {"own": _spoken(self._reading(Text(text=question.text))), "original": _spoken(reading)}
+        with question.change.made(self.subject.model):
+            given, changed = self.subject.reading(text, reading.answer), self.subject.reading(text)
+            return {**before, "given": _spoken(given), "changed": _spoken(changed)}
+
+    def heads(self, question: Text) -> Answer:
+        """Which heads matter, where things come from in the end, and when the answer was known."""
+        reading = self._reading(question)
+        early = importance.early_answers(reading)
+        return {
+            "effects": {path: _rounded(effects) for path, effects in importance.head_effects(reading).items()},
+            "rollouts": importance.rollouts(reading),
+            "early": [
+                {
+                    "path": path,
+                    "pieces": reading.pieces([answer.token for answer in answers]),
+                    "probabilities": [_short(answer.probability) for answer in answers],
+                    "said": [_short(answer.said) for answer in answers],
+                }
+                for path, answers in early.items()
+            ],
+        }
+
+    def rollout(self, question: Rollout) -> Answer:
+        """How much of each token stems from each token in the end: queries × keys."""
+        flows = importance.rollout(self._reading(question))
+        if (question.asks, question.answers) not in flows:
+            raise ValueError(f"{question.asks!r} does not look at {question.answers!r} in this model")
+        return Numbers(flows[question.asks, question.answers])
+
+    def positions(self, question: Encodings) -> Answer:
+        """The vectors of positions: positions × features."""
+        return Numbers(positions.encodings(self.subject.model, question.length, question.kind))
+
+    def likeness(self, question: Encodings) -> Answer:
+        """How alike two positions are, by their distance."""
+        encoding = positions.encodings(self.subject.model, question.length, question.kind)
+        return {"similarity": _rounded(positions.similarity(encoding))}
+
+    def code(self, question: Lines) -> Answer:
+        """A file of Regard's source; no other file can be had."""
+        package = Path(__file__).parents[1]
+        known = {path.relative_to(package.parent).as_posix(): path for path in package.rglob("*.py")}
+        if question.file not in known:
+            raise ValueError("no such file is part of Regard")
+        return {"lines": known[question.file].read_text("utf-8").splitlines()}
+
+    def grow(self, text: str) -> Iterator[str]:
+        """What the model says about a text, longer with every token."""
+        _check(self.subject.count(text))
+        return self.subject.grow(text)
+
+    def _reading(self, question: Text) -> Reading:
+        _check(self.subject.count(question.text))
+        own = self._own(question.text, N_BEST) if question.target is None else ()
+        reading = self.subject.reading(question.text, own[0].tokens if own else question.target)
+        _check(max(len(stream.tokens) for stream in reading.streams.values()))
+        return reading
+
+
+def _check(length: int) -> None:
+    if length > TOKENS:
+        raise ValueError(f"{length} tokens are more than can be looked at here at once: {TOKENS}")
+
+
+def _alignment(reading: Reading) -> dict[str, Any] | None:
+    """What each word looked at, in the mean of all attentions between two streams; within one, if there are no two."""
+    if not reading.looks:
+        return None
+    view = View(reading)
+    return {"rows": view.rows, "columns": view.columns, "weights": _rounded(view.weights)}
+
+
+def _spoken(reading: Reading) -> dict[str, Any]:
+    """What is said, token by token, and how probable it was."""
+    chances = reading.chances()
+    others = [
+        zip(reading.pieces([token for token, _ in chance.others]), [p for _, p in chance.others], strict=True)
+        for chance in chances
+    ]
+    return {
+        **_shown(reading.said),
+        "probabilities": [_short(chance.probability) for chance in chances],
+        "others": [[[piece, _short(p)] for piece, p in pairs] for pairs in others],
+        "log_probability": _short(float(reading.log_probabilities(reading.run()).sum())),
+    }
+
+
+def _shown(stream: Stream) -> dict[str, Any]:
+    return {"pieces": stream.pieces, "words": stream.words, "spelled": stream.spelled}
+
+
+def _rounded(values: Tensor) -> Any:
+    """Numbers with six digits that count; what may not be seen is null."""
+    if values.dim() > 1:
+        return [_rounded(row) for row in values]
+    return [_short(value) for value in values.tolist()]
+
+
+def _short(value: float) -> float | None:
+    return None if value != value else float(f"{value:.6g}")

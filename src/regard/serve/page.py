@@ -1,0 +1,86 @@
+"""The explorer's page, and a single file that holds a view of it with all its answers, to be opened anywhere."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import torch
+
+from regard.serve.explorer import Answer, Explorer, Numbers
+
+FOLDER = Path(__file__).parent / "page"
+MODULES = sorted(path.name for path in FOLDER.glob("*.js"))
+POSITIONS = 48  # that the page shows first
+STYLE = '<link rel="stylesheet" href="static/style.css">'
+IMPORTS = '<script type="importmap">{"imports": {"regard/": "./static/"}}</script>'
+START = '<script type="module" src="static/app.js"></script>'
+
+
+def half(numbers: Numbers) -> bytes:
+    """Numbers as they are sent: float16, the lowest byte first."""
+    return numbers.values.to(torch.float16).contiguous().numpy().astype("<f2").tobytes()
+
+
+def saved(address: str, answered: Iterable[tuple[str, Mapping[str, Any], Answer]]) -> str:
+    """One HTML file that needs nothing else: the page, and the answers to what was asked.
+
+    Args:
+        address: the view, as it stands in the page's address after the `#`.
+        answered: verbs, their arguments, and the answers.
+    """
+    answers = {
+        json.dumps([verb, arguments], separators=(",", ":"), ensure_ascii=False, sort_keys=True): _packed(answer)
+        for verb, arguments, answer in answered
+    }
+    imports = {f"regard/{name}": _inline((FOLDER / name).read_bytes()) for name in MODULES}
+    text = (FOLDER / "index.html").read_text("utf-8")
+    for old, new in (
+        (STYLE, f"<style>{(FOLDER / 'style.css').read_text('utf-8')}</style>"),
+        (IMPORTS, f'<script type="importmap">{json.dumps({"imports": imports})}</script>'),
+        (
+            START,
+            _data({"address": address, "answers": answers}) + '<script type="module">import "regard/app.js"</script>',
+        ),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
+    """A saved page of one sentence: its alignment, all heads, positions, and which heads matter.
+
+    Args:
+        view: what the page shows first, as its address names it; the sentence is in `text` and `target`.
+    """
+    sentence = {name: view[name] for name in ("text", "target") if name in view}
+    asked: list[tuple[str, Mapping[str, Any]]] = [("model", {}), ("read", {"text": view["text"]})]
+    asked += [("read", sentence), ("heads", sentence)]
+    model = explorer.answer("model", {})
+    heads = explorer.answer("heads", sentence)
+    assert isinstance(model, dict)
+    assert isinstance(heads, dict)
+    asked += [("attention", {**sentence, "path": look["path"]}) for look in model["looks"]]
+    asked += [("rollout", {**sentence, "asks": asks, "answers": answers}) for asks, answers in heads["rollouts"]]
+    if model["positions"]["paths"]:
+        asked += [(verb, {"kind": "own", "length": POSITIONS}) for verb in ("positions", "likeness")]
+    return saved(urlencode(view), ((verb, arguments, explorer.answer(verb, arguments)) for verb, arguments in asked))
+
+
+def _packed(answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, Numbers):
+        return {"shape": list(answer.values.shape), "half": base64.b64encode(half(answer)).decode()}
+    return {"json": answer}
+
+
+def _inline(module: bytes) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(module).decode()}"
+
+
+def _data(value: dict[str, Any]) -> str:
+    # no text of a user can end the script
+    text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+    return f'<script type="application/json" id="saved">{text}</script>'

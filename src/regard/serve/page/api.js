@@ -1,0 +1,97 @@
+// Asking the model. Every answer depends on its question alone, so answers are kept, and a view can be saved with them.
+
+const saved = JSON.parse(document.getElementById("saved")?.textContent ?? "null");
+const kept = new Map();
+const KEPT = 100;
+let noted = new Map();
+
+export const isSaved = saved !== null;
+export const savedAddress = saved?.address;
+
+/** The answer to a question: plain data, or { shape, values } for many numbers. */
+export function ask(verb, args = {}) {
+  const key = canonical([verb, args]);
+  noted.set(key, [verb, args]);
+  if (!kept.has(key)) {
+    const answer = isSaved ? recall(key) : post(verb, args).then(unpack);
+    kept.set(key, answer);
+    answer.catch(() => kept.delete(key)); // so that it can be asked again
+    if (kept.size > KEPT) kept.delete(kept.keys().next().value); // the oldest
+    return answer;
+  }
+  return kept.get(key);
+}
+
+/** Calls back with each text that comes while the output grows, as long as the answer is true. */
+export async function grow(text, show) {
+  if (isSaved) return;
+  const response = await post("grow", { text });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    if (!lines.every((line) => show(JSON.parse(line)))) return void reader.cancel();
+  }
+}
+
+/** Forgets which questions were asked, when another view begins. */
+export function beginView() {
+  noted = new Map();
+}
+
+/** One HTML file with this view and all the answers in it. */
+export async function page(address) {
+  return (await post("page", { address, asked: [...noted.values()] })).blob();
+}
+
+async function post(verb, args) {
+  let response;
+  try {
+    response = await fetch(`api/${verb}`, { method: "POST", body: JSON.stringify(args) });
+  } catch {
+    throw new Error("the explorer's server does not answer; is it still running?");
+  }
+  if (!response.ok) {
+    const { error } = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
+    throw new Error(error);
+  }
+  return response;
+}
+
+async function unpack(response) {
+  const shape = response.headers.get("x-shape");
+  if (shape === null) return response.json();
+  return { shape: shape.split(",").map(Number), values: floats(await response.arrayBuffer()) };
+}
+
+async function recall(key) {
+  const answer = saved.answers[key];
+  if (answer === undefined) throw new Error("This page was saved without that; run regard explore to see it.");
+  if (answer.half === undefined) return answer.json;
+  const bytes = Uint8Array.from(atob(answer.half), (letter) => letter.charCodeAt(0));
+  return { shape: answer.shape, values: floats(bytes.buffer) };
+}
+
+/** Half precision to numbers: a sign, five bits of exponent, ten of fraction. */
+export function floats(buffer) {
+  const view = new DataView(buffer);
+  return Float32Array.from({ length: buffer.byteLength / 2 }, (_, i) => {
+    const bits = view.getUint16(2 * i, true);
+    const sign = bits & 0x8000 ? -1 : 1;
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    if (exponent === 0) return sign * fraction * 2 ** -24;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
+    return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+  });
+}
+
+function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const entries = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`);
+  return `{${entries.join(",")}}`;
+}

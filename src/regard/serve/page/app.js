@@ -1,0 +1,144 @@
+// The page: the sentence at hand, six views of it, and an address that says which of them is shown and how.
+
+import { ask, beginView, isSaved, page, savedAddress } from "regard/api.js";
+import { element } from "regard/draw.js";
+import * as heads from "regard/heads.js";
+import * as matter from "regard/matter.js";
+import * as positions from "regard/positions.js";
+import * as translate from "regard/translate.js";
+import * as walk from "regard/walk.js";
+import * as whatif from "regard/whatif.js";
+
+const VIEWS = {
+  translate: ["Translate and align", translate],
+  heads: ["Heads", heads],
+  walk: ["Walk through", walk],
+  whatif: ["What if", whatif],
+  positions: ["Positions", positions],
+  matter: ["Which heads matter", matter],
+};
+const FIRST = { view: "translate" };
+const LARGE = ["view", "text", "target", "part", "key"]; // the browser's way back leads to what was before them
+const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong to one sentence
+
+const [main, tabs, status] = ["main", "tabs", "status"].map((id) => document.getElementById(id));
+const form = document.getElementById("sentence");
+let state = read();
+let filled = null;
+let turn = 0;
+
+/** What the address says. */
+function read() {
+  const address = (location.hash.includes("=") ? location.hash : (savedAddress ?? "")).replace(/^#/, "");
+  return { ...FIRST, ...Object.fromEntries(new URLSearchParams(address)) };
+}
+
+/** Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows. */
+function go(given) {
+  let changes = typeof given === "function" ? given(state) : given;
+  const isSmall = Object.keys(changes).every((name) => !LARGE.includes(name));
+  if ("text" in changes || "target" in changes) changes = { ...Object.fromEntries(PLACES.map((name) => [name, null])), ...changes };
+  state = Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null));
+  const address = `#${new URLSearchParams(state)}`;
+  if (isSmall) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+  show();
+}
+
+/** Puts the sentence into the form, unless it is there already: what is being typed stays. */
+function fill() {
+  const sentence = JSON.stringify([state.text, state.target]);
+  if (sentence === filled) return;
+  filled = sentence;
+  form.text.value = state.text;
+  form.target.value = state.target ?? "";
+}
+
+async function show() {
+  const mine = ++turn;
+  const view = VIEWS[state.view] ? state.view : FIRST.view;
+  for (const tab of tabs.children) {
+    const chosen = tab.dataset.view === view;
+    tab.setAttribute("aria-selected", String(chosen));
+    tab.tabIndex = chosen ? 0 : -1;
+  }
+  const keepsPlace = main.dataset.view === view;
+  main.dataset.busy = "true";
+  beginView();
+  try {
+    const model = await ask("model");
+    state.text ??= model.example;
+    fill();
+    const question = { text: state.text, ...(state.target === undefined ? {} : { target: state.target }) };
+    document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
+    const size = (model.parameters / 1e6).toFixed(1);
+    document.getElementById("about").textContent = `${model.name}: ${model.kind}, ${size} million parameters`;
+    const drawn = await VIEWS[view][1].draw({ model, state, go, question, isCurrent: () => mine === turn });
+    if (mine !== turn) return;
+    const focused = keepsPlace ? document.activeElement?.dataset?.focus : undefined;
+    const scrolled = [...main.querySelectorAll("[data-scroll]")].map((box) => [box.dataset.scroll, box.scrollLeft, box.scrollTop]);
+    main.replaceChildren(...drawn);
+    if (keepsPlace) {
+      for (const [name, left, top] of scrolled) {
+        main.querySelector(`[data-scroll="${CSS.escape(name)}"]`)?.scrollTo(left, top);
+      }
+      if (focused) main.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    }
+    status.textContent = "";
+    status.className = "";
+  } catch (error) {
+    if (mine !== turn) return;
+    if (!keepsPlace) main.replaceChildren(); // or else what was there stays, with the controls to undo it
+    status.textContent = error.message;
+    status.className = "error";
+    const settings = Object.keys(state).filter((name) => !["view", "text", "target"].includes(name));
+    const undo = () => go(Object.fromEntries(settings.map((name) => [name, null])));
+    if (settings.length) status.append(" ", element("button", { type: "button", onclick: undo }, "Start this view again"));
+  }
+  main.dataset.view = view;
+  delete main.dataset.busy;
+}
+
+for (const [name, [title]] of Object.entries(VIEWS)) {
+  const tab = element("button", { type: "button", role: "tab", "data-view": name, "aria-controls": "main" }, title);
+  tab.addEventListener("click", () => go({ view: name }));
+  tabs.append(tab);
+}
+tabs.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const names = Object.keys(VIEWS);
+  const next = names[(names.indexOf(state.view) + step + names.length) % names.length];
+  go({ view: next });
+  tabs.querySelector(`[data-view="${next}"]`).focus();
+});
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const [text, target] = [form.text.value.trim(), form.target.value.trim()];
+  // an output that was there belongs to the text that was there
+  const isOld = text !== state.text && target === (state.target ?? "");
+  go({ text, target: isOld ? null : target || null });
+});
+addEventListener("popstate", () => {
+  state = read();
+  show();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is for the view
+  main.focus();
+});
+document.getElementById("save").addEventListener("click", async () => {
+  const blob = await page(`${new URLSearchParams(state)}`).catch((error) => {
+    status.textContent = error.message;
+    status.className = "error";
+  });
+  if (!blob) return;
+  const link = element("a", { href: URL.createObjectURL(blob), download: `regard-${state.view}.html` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+});
+if (isSaved) {
+  document.getElementById("save").remove();
+  for (const control of form.elements) control.disabled = true;
+}
+show();

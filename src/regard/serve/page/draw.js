@@ -1,0 +1,343 @@
+// Pictures: matrices, lines between tokens, strips of numbers. Colours read the same with and without colour vision.
+
+const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
+const SMALL = 72; // dots of a thumbnail, at most
+const BELOW = "#2166ac";
+const ABOVE = "#d9720d";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+dark.addEventListener("change", () => document.querySelectorAll(".matrix").forEach((box) => box.repaint()));
+
+/** An element with attributes and children; text is never taken for markup. */
+export function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  fill(node, attributes);
+  node.append(...children);
+  return node;
+}
+
+function drawing(name, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  fill(node, attributes);
+  node.append(...children);
+  return node;
+}
+
+function fill(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+/** A part of a view, with its title. */
+export function section(title, ...children) {
+  return element("section", {}, element("h2", {}, title), ...children);
+}
+
+/** A choice among options, each a value and what it is called; groups come as { group, options }. */
+export function choice(label, name, chosen, options, change) {
+  const option = ([value, text]) => element("option", { value, selected: String(value) === String(chosen) }, text);
+  const list = options.map((o) => (o.group ? element("optgroup", { label: o.group }, ...o.options.map(option)) : option(o)));
+  return element(
+    "label",
+    {},
+    `${label} `,
+    element("select", { "data-focus": name, name, onchange: (event) => change(event.target.value) }, ...list),
+  );
+}
+
+/** Weights from 0 to 1. */
+export function shade(weight) {
+  const place = Math.min(1, Math.max(0, weight)) * (CIVIDIS.length - 1);
+  const low = Math.min(CIVIDIS.length - 2, Math.floor(place));
+  return mix(CIVIDIS[low], CIVIDIS[low + 1], place - low);
+}
+
+/** Numbers of either sign, as far from the paper's colour as they are from 0. */
+export function signed(value, largest) {
+  const share = largest ? Math.min(1, Math.abs(value) / largest) : 0;
+  return mix(dark.matches ? "#2b3138" : "#eceff2", value < 0 ? BELOW : ABOVE, share);
+}
+
+function mix(one, other, share) {
+  const part = (i) => {
+    const [a, b] = [one, other].map((colour) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16));
+    return Math.round(a + (b - a) * share);
+  };
+  return `rgb(${part(0)} ${part(1)} ${part(2)})`;
+}
+
+/** A number as a person reads it. */
+export function number(value) {
+  if (value === null || Number.isNaN(value)) return "–";
+  if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(1);
+  return value.toFixed(Math.abs(value) >= 100 ? 1 : 3);
+}
+
+export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+
+/** What a token looks like in a list: a space stands for nothing, and nothing for an empty piece. */
+export const label = (piece) => piece.trim() || "·";
+
+/**
+ * A matrix with a row for each thing that asks and a column for each that answers. Only what is in sight is drawn, so
+ * that hundreds of tokens scroll smoothly. Arrow keys move from cell to cell.
+ *
+ * @param {{name: string, rows: string[], columns: string[], at: (row: number, column: number) => number,
+ *   colour?: (value: number) => string, chosen?: number[], tell?: (text: string) => void,
+ *   choose?: (row: number, column: number) => void}} options
+ */
+export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, choose }) {
+  const cell = rows.length > 64 || columns.length > 64 ? 12 : 26;
+  const left = Math.min(140, 14 + 8 * Math.max(...rows.map((row) => row.length), 1));
+  const top = Math.min(140, 14 + 7 * Math.max(...columns.map((column) => column.length), 1));
+  const lean = columns.length ? Math.max(0, 0.5 * top - cell / 2) : 0; // the last label leans over the edge
+  const [width, height] = [left + cell * columns.length + lean + 1, top + cell * rows.length + 1];
+  const canvas = element("canvas", { class: "sticky" });
+  const room = element("div", {}, canvas);
+  Object.assign(room.style, { width: `${width}px`, height: `${height}px` });
+  const box = element(
+    "div",
+    { class: "matrix", tabindex: 0, role: "img", "data-focus": name, "data-scroll": name, "aria-label": describe() },
+    room,
+  );
+  let current = chosen ?? null;
+
+  function describe() {
+    return `${name}: ${rows.length} rows, ${columns.length} columns; arrow keys move from cell to cell`;
+  }
+
+  function paint() {
+    const [w, h] = [Math.min(box.clientWidth, width), Math.min(box.clientHeight, height)];
+    if (!w || !h) return;
+    const scale = devicePixelRatio || 1;
+    canvas.width = w * scale;
+    canvas.height = h * scale;
+    canvas.style.width = `${w}px`;
+    canvas.style.height = `${h}px`;
+    const style = getComputedStyle(box);
+    const pen = canvas.getContext("2d");
+    pen.scale(scale, scale);
+    pen.font = `${Math.min(13, cell)}px ${style.fontFamily}`;
+    const [x0, y0] = [box.scrollLeft, box.scrollTop];
+    const [firstColumn, firstRow] = [Math.floor(x0 / cell), Math.floor(y0 / cell)];
+    const lastColumn = Math.min(columns.length - 1, Math.ceil((x0 + w - left) / cell));
+    const lastRow = Math.min(rows.length - 1, Math.ceil((y0 + h - top) / cell));
+    for (let row = firstRow; row <= lastRow; row++) {
+      for (let column = firstColumn; column <= lastColumn; column++) {
+        const value = at(row, column);
+        if (value === null || Number.isNaN(value)) continue;
+        pen.fillStyle = colour(value);
+        pen.fillRect(left + column * cell - x0, top + row * cell - y0, cell - 1, cell - 1);
+      }
+    }
+    if (current) {
+      pen.strokeStyle = style.getPropertyValue("--accent");
+      pen.lineWidth = 2;
+      pen.strokeRect(left + current[1] * cell - x0, top + current[0] * cell - y0, cell - 1, cell - 1);
+    }
+    // the labels stay in sight; cells pass under them
+    pen.fillStyle = style.getPropertyValue("--paper");
+    pen.fillRect(0, 0, left - 1, h);
+    pen.fillRect(0, 0, w, top - 1);
+    pen.fillStyle = style.getPropertyValue("--ink");
+    pen.textAlign = "right";
+    pen.textBaseline = "middle";
+    for (let row = firstRow; row <= lastRow; row++) {
+      const y = top + (row + 0.5) * cell - y0;
+      if (y > top) pen.fillText(short(rows[row], 16), left - 6, y);
+    }
+    pen.textAlign = "left";
+    for (let column = firstColumn; column <= lastColumn; column++) {
+      const x = left + (column + 0.5) * cell - x0;
+      if (x < left) continue;
+      pen.save();
+      pen.translate(x, top - 6);
+      pen.rotate(-Math.PI / 3);
+      pen.fillText(short(columns[column], 18), 0, 0);
+      pen.restore();
+    }
+  }
+
+  function move(row, column) {
+    if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return;
+    if (current?.[0] === row && current?.[1] === column) return;
+    current = [row, column];
+    const text = `${rows[row]} → ${columns[column]}: ${number(at(row, column))}`;
+    box.title = text;
+    box.setAttribute("aria-label", text);
+    tell?.(text, row, column);
+    paint();
+  }
+
+  /** Scrolls as far as it takes to see a cell. */
+  function reveal(row, column) {
+    const [x, y] = [column * cell, row * cell];
+    const [w, h] = [box.clientWidth - left - cell, box.clientHeight - top - cell];
+    box.scrollTo(Math.min(x, Math.max(box.scrollLeft, x - w)), Math.min(y, Math.max(box.scrollTop, y - h)));
+  }
+
+  function under(event) {
+    const bounds = box.getBoundingClientRect();
+    const x = event.clientX - bounds.left - box.clientLeft;
+    const y = event.clientY - bounds.top - box.clientTop;
+    if (x < left || y < top) return null;
+    return [Math.floor((y - top + box.scrollTop) / cell), Math.floor((x - left + box.scrollLeft) / cell)];
+  }
+
+  box.addEventListener("pointermove", (event) => {
+    const place = under(event);
+    if (place) move(...place);
+  });
+  box.addEventListener("click", (event) => {
+    const place = under(event);
+    if (!place || place[0] >= rows.length || place[1] >= columns.length) return;
+    move(...place); // where nothing hovers, a touch tells
+    choose?.(...place);
+  });
+  box.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (step) {
+      event.preventDefault();
+      if (current) move(current[0] + step[0], current[1] + step[1]);
+      else move(0, 0);
+      reveal(...current);
+    } else if (event.key === "Enter" && current) choose?.(...current);
+  });
+  box.addEventListener("scroll", () => requestAnimationFrame(paint), { passive: true });
+  new ResizeObserver(paint).observe(box);
+  box.repaint = paint;
+  return box;
+}
+
+const short = (text, longest) => (text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
+
+/** A matrix without words, to be recognised by its look. */
+export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
+  const [width, height] = [Math.min(columns, SMALL), Math.min(rows, SMALL)];
+  const canvas = element("canvas", { width, height, "aria-hidden": "true" });
+  const pen = canvas.getContext("2d");
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      // of the cells that share a dot, the strongest shows
+      let weight = 0;
+      for (let row = Math.floor((y * rows) / height); row < ((y + 1) * rows) / height; row++) {
+        for (let column = Math.floor((x * columns) / width); column < ((x + 1) * columns) / width; column++) {
+          weight = Math.max(weight, at(row, column));
+        }
+      }
+      pen.fillStyle = shade(weight);
+      pen.fillRect(x, y, 1, 1);
+    }
+  }
+  return element(
+    "button",
+    { type: "button", class: "thumbnail", title, "aria-label": title, "aria-pressed": String(chosen), "data-focus": focus, onclick: choose },
+    canvas,
+  );
+}
+
+/** Lines from the tokens that ask to the tokens that answer, as thick as the weight; one token's alone when it is chosen. */
+export function lines({ name, rows, columns, at, row, choose }) {
+  const pitch = 24;
+  const height = pitch * Math.max(rows.length, columns.length) + 8;
+  const y = (i) => 4 + pitch * (i + 0.5);
+  const strokes = drawing("g");
+  const svg = drawing("svg", { viewBox: `0 0 360 ${height}`, class: "lines", role: "group", "aria-label": name }, strokes);
+
+  function paint(chosen) {
+    strokes.replaceChildren();
+    const from = chosen === null ? (rows.length > 64 ? [] : rows.keys()) : [chosen];
+    for (const r of from) {
+      for (let c = 0; c < columns.length; c++) {
+        const weight = at(r, c);
+        if (!(weight > 0.02)) continue;
+        const stroke = { x1: 122, y1: y(r), x2: 238, y2: y(c), "stroke-width": 0.5 + 3.5 * weight, "stroke-opacity": Math.min(1, 0.15 + weight) };
+        strokes.append(drawing("line", stroke));
+      }
+    }
+    for (const node of svg.querySelectorAll("[data-row]")) {
+      node.classList.toggle("chosen", Number(node.dataset.row) === chosen);
+    }
+  }
+
+  rows.forEach((text, i) => {
+    const node = drawing(
+      "text",
+      {
+        x: 116, y: y(i), "text-anchor": "end", tabindex: 0, role: "button", "data-row": i, "data-focus": `${name} ${i}`,
+        "aria-label": `${text} looks at ${most(columns, at, i)}`,
+        onpointerenter: () => paint(i), onpointerleave: () => paint(row), onfocus: () => paint(i), onblur: () => paint(row),
+        onclick: () => choose(i === row ? null : i),
+        onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), choose(i === row ? null : i)),
+      },
+      short(text, 16),
+    );
+    svg.append(node);
+  });
+  columns.forEach((text, i) => svg.append(drawing("text", { x: 244, y: y(i) }, short(text, 16))));
+  paint(row);
+  return svg;
+}
+
+function most(columns, at, row) {
+  const order = [...columns.keys()].sort((a, b) => at(row, b) - at(row, a)).slice(0, 3);
+  return order.map((c) => `${columns[c]} ${percent(at(row, c))}`).join(", ");
+}
+
+/** The largest of some numbers, or lists of numbers, by size. */
+export function largest(values) {
+  return values.reduce((most, value) => Math.max(most, Array.isArray(value) ? largest(value) : Math.abs(value ?? 0)), 1e-9);
+}
+
+/** A vector as a strip of colours; the pointer or the arrow keys tell its numbers one by one. */
+export function strip(values, { name, size = largest(values) }) {
+  const canvas = element("canvas", { width: values.length, height: 1, class: "strip", role: "img", tabindex: 0 });
+  const pen = canvas.getContext("2d");
+  values.forEach((value, i) => {
+    if (value === null) return;
+    pen.fillStyle = signed(value, size);
+    pen.fillRect(i, 0, 1, 1);
+  });
+  canvas.setAttribute("aria-label", `${name}: ${values.length} numbers, ${values.slice(0, 4).map(number).join(", ")} …`);
+  const show = element("output", { class: "numbers" }, first(values));
+  let at = -1;
+  const tell = (i) => {
+    at = Math.min(values.length - 1, Math.max(0, i));
+    show.textContent = `[${at}] = ${values[at] ?? "–"}`;
+  };
+  canvas.addEventListener("pointermove", (event) => tell(Math.floor((event.offsetX / canvas.clientWidth) * values.length)));
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      tell(at + step);
+    }
+  });
+  for (const left of ["pointerleave", "blur"]) canvas.addEventListener(left, () => (show.textContent = first(values)));
+  return element("div", { class: "vector" }, canvas, show);
+}
+
+const first = (values) => `${values.slice(0, 6).map(number).join("  ")}${values.length > 6 ? "  …" : ""}`;
+
+/** A curve, or several, over 0, 1, 2, … */
+export function curves(named, { name, below }) {
+  const [w, h, pad] = [560, 220, 32];
+  const all = Object.values(named).flat();
+  const [low, high] = [Math.min(0, ...all), Math.max(...all)]; // at most a thousand
+  const longest = Math.max(...Object.values(named).map((values) => values.length));
+  const x = (i) => pad + ((w - 2 * pad) * i) / Math.max(1, longest - 1);
+  const y = (value) => h - pad - ((h - 2 * pad) * (value - low)) / (high - low || 1);
+  const svg = drawing("svg", { viewBox: `0 0 ${w} ${h}`, class: "curves", role: "img", "aria-label": name });
+  for (const value of [low, 0, high]) {
+    svg.append(drawing("line", { x1: pad, x2: w - pad, y1: y(value), y2: y(value), class: "grid" }));
+    svg.append(drawing("text", { x: pad - 4, y: y(value), "text-anchor": "end" }, value.toFixed(1)));
+  }
+  svg.append(drawing("text", { x: w / 2, y: h - 6, "text-anchor": "middle" }, below));
+  Object.entries(named).forEach(([title, values], i) => {
+    const points = values.map((value, place) => `${x(place)},${y(value)}`).join(" ");
+    svg.append(drawing("polyline", { points, class: `curve curve-${i}` }));
+    svg.append(drawing("text", { x: w - pad, y: 14 + 16 * i, "text-anchor": "end", class: `curve-${i}` }, title));
+  });
+  return svg;
+}

@@ -1,0 +1,104 @@
+// Heads: one attention as a matrix and as lines, linked; and all heads of all layers, small.
+
+import { ask } from "regard/api.js";
+import { choice, element, label, lines, matrix, percent, section, thumbnail } from "regard/draw.js";
+
+export async function draw({ model, state, go, question, isCurrent }) {
+  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
+  const answer = await ask("read", question);
+  const look = model.looks.find(({ path }) => path === state.path) ?? model.looks[model.looks.length - 1];
+  const head = Math.min(Number(state.head ?? 0), look.heads - 1);
+  const weights = await ask("attention", { ...question, path: look.path });
+  const byWords = state.words === "1";
+  const seen = byWords ? merged(weights, head, answer, look) : tokens(weights, head, answer, look);
+  const row = state.row === undefined || Number(state.row) >= seen.rows.length ? null : Number(state.row);
+  const note = element("p", { class: "note", "aria-live": "polite" }, row === null ? "" : best(seen, row));
+
+  const options = Map.groupBy ? groups(model.looks) : model.looks.map(({ path }) => [path, path]);
+  const picture = matrix({
+    name: "Weights", ...seen, chosen: row === null ? null : [row, argmax(seen, row)],
+    tell: (text) => (note.textContent = text), choose: (chosen) => go({ row: chosen === row ? null : chosen }),
+  });
+  const drawn = lines({ name: "Lines", ...seen, row, choose: (chosen) => go({ row: chosen }) });
+  return [
+    section(
+      title(look, head),
+      element(
+        "div",
+        { class: "controls" },
+        choice("Attention", "path", look.path, options, (path) => go({ path })),
+        choice("Head", "head", head, [...Array(look.heads).keys()].map((i) => [i, i]), (chosen) => go({ head: chosen })),
+        choice("Show", "words", byWords ? "1" : "0", [["0", "tokens"], ["1", "words"]], (words) => go({ words, row: null })),
+      ),
+      note,
+      element("div", { class: "pair" }, picture, element("div", { class: "scroll", "data-scroll": "lines" }, drawn)),
+    ),
+    section("All heads", await grid(model, go, question, look, head, isCurrent, seen.rows.length <= 64)),
+  ];
+}
+
+function groups(looks) {
+  const kinds = Map.groupBy(looks, ({ asks, answers }) => (asks === answers ? `${asks} looks at itself` : `${asks} looks at ${answers}`));
+  return [...kinds].map(([group, members]) => ({ group, options: members.map(({ path }) => [path, path]) }));
+}
+
+const title = (look, head) => `${look.path}, head ${head}: the ${look.asks} asks, the ${look.answers} answers`;
+
+/** Rows are the tokens that ask: in a look at another stream, what is being written; in a look at oneself, what stands there. */
+function names(answer, look) {
+  const rows = look.asks === look.answers ? answer.streams[look.asks] : answer.said;
+  return { asks: rows, answers: answer.streams[look.answers] };
+}
+
+function tokens({ shape, values }, head, answer, look) {
+  const [, queries, keys] = shape;
+  const { asks, answers } = names(answer, look);
+  return {
+    rows: asks.pieces.map(label),
+    columns: answers.pieces.map(label),
+    at: (row, column) => values[(head * queries + row) * keys + column],
+  };
+}
+
+/** Summed over the tokens of a word looked at, averaged over the tokens of a word that asks. */
+function merged(weights, head, answer, look) {
+  const { at } = tokens(weights, head, answer, look);
+  const { asks, answers } = names(answer, look);
+  const places = (stream) => stream.spelled.map((_, word) => stream.words.flatMap((other, i) => (other === word ? [i] : [])));
+  const [rows, columns] = [places(asks), places(answers)];
+  const sum = rows.map((own) =>
+    columns.map((theirs) => own.reduce((total, r) => total + theirs.reduce((part, c) => part + at(r, c), 0), 0) / own.length),
+  );
+  return { rows: asks.spelled, columns: answers.spelled, at: (row, column) => sum[row][column] };
+}
+
+const argmax = ({ columns, at }, row) => columns.reduce((top, _, i) => (at(row, i) > at(row, top) ? i : top), 0);
+
+function best(seen, row) {
+  const order = [...seen.columns.keys()].sort((a, b) => seen.at(row, b) - seen.at(row, a)).slice(0, 3);
+  return `“${seen.rows[row]}” looked at ${order.map((i) => `“${seen.columns[i]}” ${percent(seen.at(row, i))}`).join(", ")}.`;
+}
+
+/** Comes at once for short texts; for long ones, row by row while the rest can be looked at. */
+async function grid(model, go, question, chosen, chosenHead, isCurrent, isShort) {
+  const all = element("div");
+  const fill = async () => {
+    for (const look of model.looks) {
+      const { shape, values } = await ask("attention", { ...question, path: look.path });
+      if (!isCurrent()) return;
+      const [heads, queries, keys] = shape;
+      const small = [...Array(heads).keys()].map((head) =>
+        thumbnail({
+          rows: queries, columns: keys, at: (row, column) => values[(head * queries + row) * keys + column],
+          title: `${look.path}, head ${head}`, chosen: look.path === chosen.path && head === chosenHead,
+          choose: () => go({ path: look.path, head }), focus: `small ${look.path} ${head}`,
+        }),
+      );
+      all.append(element("div", { class: "row" }, element("span", { class: "quiet path" }, look.path), ...small));
+    }
+  };
+  const filled = fill();
+  if (isShort) await filled;
+  else filled.catch(() => {}); // what is wrong was told by the first of them
+  return all;
+}

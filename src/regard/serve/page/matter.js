@@ -1,0 +1,78 @@
+// Which heads matter: a weight is not yet a cause. What changes without a head, where things come from, and when the answer was known.
+
+import { ask } from "regard/api.js";
+import { choice, element, label, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
+
+export async function draw({ model, state, go, question }) {
+  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
+  const [answer, found] = await Promise.all([ask("read", question), ask("heads", question)]);
+  return [
+    section(
+      "What each head is worth here",
+      element("p", { class: "quiet" }, "Under each picture, the change of the output's log-probability when the head is switched off. Press one to look at it."),
+      await effects(model, question, found.effects, go),
+    ),
+    await flow(found.rollouts, question, answer, state, go),
+    ...(found.early.length ? [early(found.early, answer)] : []),
+  ];
+}
+
+async function effects(model, question, values, go) {
+  const size = largest(Object.values(values));
+  const rows = [];
+  for (const { path } of model.looks) {
+    const weights = await ask("attention", { ...question, path });
+    const [, queries, keys] = weights.shape;
+    const cells = values[path].map((value, head) => {
+      const picture = thumbnail({
+        rows: queries, columns: keys, at: (row, column) => weights.values[(head * queries + row) * keys + column],
+        title: `${path}, head ${head}: ${number(value)}`, chosen: false, choose: () => go({ view: "heads", path, head }), focus: `effect ${path} ${head}`,
+      });
+      const cell = element("span", { class: "worth" }, picture, element("span", { "aria-hidden": "true" }, number(value)));
+      cell.style.setProperty("--cell", signed(value, size));
+      return cell;
+    });
+    rows.push(element("div", { class: "row" }, element("span", { class: "quiet path" }, path), ...cells));
+  }
+  return element("div", {}, ...rows);
+}
+
+async function flow(rollouts, question, answer, state, go) {
+  const chosen = Math.min(Number(state.flow ?? rollouts.length - 1), rollouts.length - 1);
+  const [asks, answers] = rollouts[chosen];
+  const { shape, values } = await ask("rollout", { ...question, asks, answers });
+  const rows = asks === answers ? answer.streams[asks] : answer.said;
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  return section(
+    "Where it comes from in the end",
+    element("p", { class: "quiet" }, "Attention rollout: the weights of all layers multiplied, residuals included."),
+    choice("Streams", "flow", chosen, rollouts.map(([from, to], i) => [i, `${from} from ${to}`]), (flow) => go({ flow })),
+    note,
+    matrix({
+      name: "Rollout", rows: rows.pieces.map(label), columns: answer.streams[answers].pieces.map(label),
+      at: (row, column) => values[row * shape[1] + column], tell: (text) => (note.textContent = text),
+    }),
+  );
+}
+
+function early(layers, answer) {
+  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...answer.said.pieces.map((piece) => element("th", { scope: "col" }, label(piece))));
+  const rows = layers.map(({ path, pieces, probabilities, said }) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, path),
+      ...pieces.map((piece, i) => {
+        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${label(answer.said.pieces[i])}, now ${percent(said[i])}`;
+        const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
+        cell.style.setProperty("--cell", shade(said[i]));
+        return cell;
+      }),
+    ),
+  );
+  return section(
+    "What it would have answered after each layer",
+    element("p", { class: "quiet" }, "The output layer applied early. The brighter, the surer of what is said in the end."),
+    element("div", { class: "scroll", "data-scroll": "early" }, element("table", { class: "early" }, element("thead", {}, head), element("tbody", {}, ...rows))),
+  );
+}

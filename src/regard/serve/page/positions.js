@@ -1,0 +1,39 @@
+// Positions: the vector that tells each place, and how alike two places are that lie so far apart.
+
+import { ask } from "regard/api.js";
+import { choice, curves, element, matrix, section, signed } from "regard/draw.js";
+
+const KINDS = [["own", "the model's own"], ["sinusoidal", "sinusoidal"], ["fourier", "Fourier"], ["rotary", "rotary"]];
+
+export async function draw({ model, state, go }) {
+  if (!model.positions.paths.length) return [section("Positions", element("p", {}, "This model is told no positions."))];
+  const kind = state.kind ?? "own";
+  const length = Number(state.length ?? 48);
+  const asked = { kind, length };
+  const [{ shape, values }, other, own] = await Promise.all([ask("positions", asked), ask("likeness", asked), ask("likeness", { kind: "own", length })]);
+  const size = values.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
+  const named = { [`own (${model.positions.kind})`]: own.similarity, ...(kind === "own" ? {} : { [kind]: other.similarity }) };
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  const count = (n) => [...Array(n).keys()].map(String);
+  return [
+    section(
+      `Positions of this model: ${model.positions.kind}`,
+      element(
+        "div",
+        { class: "controls" },
+        choice("Kind", "kind", kind, KINDS, (chosen) => go({ kind: chosen })),
+        choice("Length", "length", length, [16, 48, 128, 512].map((n) => [n, n]), (chosen) => go({ length: chosen })),
+      ),
+      note,
+      matrix({
+        name: "Encodings, a row for each position",
+        rows: count(shape[0]),
+        columns: count(shape[1]),
+        at: (row, column) => values[row * shape[1] + column],
+        colour: (value) => signed(value, size),
+        tell: (text) => (note.textContent = text),
+      }),
+    ),
+    section("How alike two positions are", curves(named, { name: "Mean cosine by distance", below: "distance" })),
+  ];
+}

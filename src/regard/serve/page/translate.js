@@ -1,0 +1,111 @@
+// Translate and align: a sentence, what the model makes of it, and what each word looked at.
+
+import { ask, grow } from "regard/api.js";
+import { element, label, matrix, number, percent, section } from "regard/draw.js";
+
+let grown = null;
+
+export async function draw({ state, go, question, isCurrent }) {
+  if (question.target === undefined && question.text && question.text !== grown) {
+    grown = question.text;
+    const line = element("p", { class: "words", "aria-hidden": "true" });
+    const growing = (text) => {
+      if (!isCurrent()) return false;
+      if (!line.isConnected) document.getElementById("main").replaceChildren(section("What it writes", line));
+      line.textContent = text;
+      return true;
+    };
+    await grow(question.text, growing).catch(() => {}); // what is wrong, the question itself will tell
+  }
+  const answer = await ask("read", question);
+  const own = question.target === undefined ? answer : await ask("read", { text: question.text }).catch(() => answer);
+  const { rows: target, columns: source, weights } = answer.alignment ?? { rows: answer.said.spelled, columns: [], weights: [] };
+  const read = source.map((word) => element("span", { class: "word" }, word));
+  const note = element("p", { class: "note", "aria-live": "polite" }, "Point at a word, or move to it with the Tab key.");
+  const chosen = state.word === undefined ? null : Number(state.word);
+
+  const picture = matrix({
+    name: "Alignment",
+    rows: target,
+    columns: source,
+    at: (row, column) => weights[row][column],
+    tell: (_, row) => look(row),
+    choose: (row) => go({ word: row }),
+  });
+
+  function look(row) {
+    read.forEach((word, i) => word.style.setProperty("--weight", row === null ? 0 : weights[row][i]));
+    written.forEach((word, i) => word.classList.toggle("chosen", i === row));
+    if (row === null || !source.length) return;
+    const order = [...source.keys()].sort((a, b) => weights[row][b] - weights[row][a]).slice(0, 3);
+    const parts = order.map((i) => `“${source[i]}” ${percent(weights[row][i])}`);
+    note.textContent = `“${target[row]}” looked at ${parts.join(", ")}.`;
+  }
+
+  const written = target.map((word, row) =>
+    element(
+      "button",
+      {
+        type: "button", class: "word", "data-focus": `word ${row}`,
+        onpointerenter: () => look(row), onpointerleave: () => look(chosen), onfocus: () => look(row),
+        onclick: () => go({ word: row === chosen ? null : row }),
+      },
+      word,
+    ),
+  );
+  if (chosen !== null && chosen < target.length) look(chosen);
+
+  return [
+    section(
+      "What it read and what it wrote",
+      element("p", { class: "words", lang: "x-source" }, ...spaced(read)),
+      element("p", { class: "words", lang: "x-target" }, ...spaced(written)),
+      note,
+    ),
+    ...(source.length ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
+    section("How sure it was", tokens(answer.spoken)),
+    ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
+  ];
+}
+
+const spaced = (words) => words.flatMap((word, i) => (i ? [" ", word] : [word]));
+
+function tokens({ pieces, probabilities, others }) {
+  const rows = pieces.map((piece, i) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, label(piece)),
+      element("td", {}, bar(probabilities[i]), percent(probabilities[i])),
+      element("td", { class: "quiet" }, others[i].map(([other, p]) => `${label(other)} ${percent(p)}`).join("   ")),
+    ),
+  );
+  const head = ["token", "probability", "most probable"].map((text) => element("th", { scope: "col" }, text));
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+}
+
+function bar(share) {
+  const inner = element("span");
+  inner.style.width = `${100 * share}%`;
+  return element("span", { class: "bar", "aria-hidden": "true" }, inner);
+}
+
+function others(alternatives, state, go) {
+  const items = alternatives.map(({ text, score }, i) =>
+    element(
+      "li",
+      {},
+      element(
+        "button",
+        {
+          type: "button", class: "plain", "data-focus": `other ${i}`,
+          "aria-pressed": String(state.target === undefined ? i === 0 : state.target === text),
+          onclick: () => go({ target: i === 0 ? null : text }),
+        },
+        text,
+      ),
+      element("span", { class: "quiet" }, ` log p a token ${number(score)}`),
+    ),
+  );
+  return element("ol", {}, ...items);
+}

@@ -1,0 +1,128 @@
+// Walk through: one token on its way through the model, step by step, with the model's own numbers.
+
+import { ask } from "regard/api.js";
+import { choice, element, label, largest, number, section, shade, signed, strip } from "regard/draw.js";
+
+export async function draw({ model, state, go, question }) {
+  const answer = await ask("read", question);
+  const part = model.parts.find(({ path }) => path === state.part);
+  const crumbs = [element("button", { type: "button", class: "plain", "data-focus": "crumb", onclick: () => go({ part: null, key: null, step: null }) }, model.name)];
+  if (part === undefined) return [trail(crumbs), stack(model, answer, go)];
+
+  // where something is said, a token goes in and another one comes out
+  const said = part.stream === answer.speaker ? answer.said.pieces.map((piece) => ` → ${label(piece)}`) : [];
+  const pieces = answer.streams[part.stream].pieces.map((piece, i) => `${label(piece)}${said[i] ?? ""}`);
+  const token = Math.min(Number(state.token ?? 1), pieces.length - 1);
+  const heads = Math.max(1, ...model.looks.filter(({ path }) => path.startsWith(`${part.path}.`)).map((look) => look.heads));
+  const head = Math.min(Number(state.head ?? 0), heads - 1);
+  const { steps } = await ask("walk", { ...question, path: part.path, token, head });
+  crumbs.push(element("button", { type: "button", class: "plain", onclick: () => go({ key: null, step: null }) }, part.path));
+  crumbs.push(`“${pieces[token]}”`);
+  if (heads > 1) crumbs.push(`head ${head}`);
+
+  const at = model.parts.indexOf(part);
+  const beside = (i) => model.parts[i]?.stream === part.stream && (() => go({ part: model.parts[i].path, key: null, step: null }));
+  const controls = element(
+    "div",
+    { class: "controls" },
+    choice("Token", "token", token, pieces.map((piece, i) => [i, `${i}: ${piece}`]), (chosen) => go({ token: chosen, key: null })),
+    choice("Part", "part", part.path, model.parts.map(({ path }) => [path, path]), (chosen) => go({ part: chosen, key: null, step: null })),
+    ...(heads > 1 ? [choice("Head", "head", head, [...Array(heads).keys()].map((i) => [i, i]), (chosen) => go({ head: chosen }))] : []),
+    element("button", { type: "button", disabled: !beside(at - 1), onclick: beside(at - 1) || null, "data-focus": "before" }, "← before"),
+    element("button", { type: "button", disabled: !beside(at + 1), onclick: beside(at + 1) || null, "data-focus": "after" }, "after →"),
+  );
+  const zoomed = state.key !== undefined && state.step !== undefined ? product(steps, Number(state.step), Number(state.key), answer, model, part) : null;
+  if (zoomed) crumbs.push(`dot product with “${zoomed.key}”`);
+  const list = steps.map((step, i) => shown(step, i, steps, { answer, model, part, go }));
+  return [trail(crumbs), controls, ...(zoomed ? [zoomed.section] : []), element("ol", { class: "steps" }, ...list)];
+}
+
+const trail = (crumbs) => element("nav", { class: "trail", "aria-label": "Where you are" }, ...crumbs.flatMap((crumb, i) => (i ? [" › ", crumb] : [crumb])));
+
+/** The whole model: what the tokens of each stream go through. */
+function stack(model, answer, go) {
+  const streams = [...new Set(model.parts.map(({ stream }) => stream))];
+  const columns = streams.map((stream) => {
+    const parts = model.parts.filter((part) => part.stream === stream);
+    const buttons = parts.map((part) =>
+      element("li", {}, element("button", { type: "button", "data-focus": part.path, onclick: () => go({ part: part.path }) }, part.path, element("span", { class: "quiet" }, ` ${part.block}`))),
+    );
+    const pieces = answer.streams[stream].pieces.map((piece) => element("span", { class: "token" }, label(piece)));
+    return section(stream, element("p", { class: "tokens" }, ...pieces), element("ol", { class: "stack" }, ...buttons));
+  });
+  return element("div", { class: "pair" }, ...columns);
+}
+
+function shown(step, index, steps, context) {
+  const { code } = step;
+  const link = code && element("button", { type: "button", class: "plain code", onclick: () => source(code) }, `${code.file}:${code.line}`);
+  const about = element("p", { class: "quiet" }, element("span", { class: "equation" }, step.equation), ` · ${step.shape}`, ...(link ? [" · ", link] : []));
+  const title = element("h3", {}, `${index + 1}. ${step.name}`);
+  return element("li", {}, title, about, values(step, index, steps, context));
+}
+
+function values(step, index, steps, context) {
+  if (step.axes[0] === "features") return strip(step.values, { name: step.name });
+  const keys = keyNames(step.values.length, index, steps, context);
+  if (step.axes.length === 2) {
+    const size = largest(step.values);
+    const rows = step.values.map((row, i) => element("div", { class: "keyed" }, element("span", { class: "key" }, keys[i]), strip(row, { name: keys[i], size })));
+    return element("details", { open: step.values.length <= 12 }, element("summary", {}, `${rows.length} keys`), ...rows);
+  }
+  const isWeight = step.name === "softmax";
+  const size = largest(step.values);
+  const isDot = step.name === "dot products";
+  const cells = step.values.map((value, i) => {
+    const inside = [element("span", { class: "key" }, keys[i]), element("span", { class: "value" }, number(value))];
+    const colour = value === null ? "transparent" : isWeight ? shade(value) : signed(value, size);
+    const open = { type: "button", "data-focus": `key ${index} ${i}`, title: "Open this dot product", onclick: () => context.go({ step: index, key: i }) };
+    const cell = element(isDot ? "button" : "span", { class: "cell", ...(isDot ? open : {}) }, ...inside);
+    cell.style.setProperty("--cell", colour);
+    return cell;
+  });
+  return element("div", { class: "cells" }, ...cells);
+}
+
+/** Keys are tokens of the part's own stream, or of the one that it looks at. */
+function keyNames(count, index, steps, { answer, model, part }) {
+  const looks = model.looks.filter(({ path }) => path === part.path || path.startsWith(`${part.path}.`));
+  const which = steps.slice(0, index + 1).filter(({ name }) => name === "query" || name === "state").length - 1;
+  const stream = answer.streams[looks[Math.max(0, which)]?.answers ?? part.stream];
+  return stream.pieces.slice(0, count).map(label);
+}
+
+/** One dot product, number by number. */
+function product(steps, index, key, answer, model, part) {
+  const before = steps.slice(0, index).reverse();
+  const query = before.find(({ name }) => name.startsWith("query"));
+  const keys = before.find(({ name }) => name.startsWith("keys"));
+  if (!query || !keys || key >= keys.values.length) return null;
+  const name = keyNames(keys.values.length, index, steps, { answer, model, part })[key];
+  const products = query.values.map((value, i) => value * keys.values[key][i]);
+  const sum = products.reduce((total, value) => total + value, 0);
+  const size = largest([query.values, keys.values[key]]);
+  const rows = query.values.map((value, i) => element("tr", {}, ...[i, value, keys.values[key][i], products[i]].map((cell, j) => element("td", {}, j ? number(cell) : String(cell)))));
+  const head = element("tr", {}, ...["", "q", "k", "q · k"].map((text) => element("th", { scope: "col" }, text)));
+  return {
+    key: name,
+    section: section(
+      `q · k for “${name}” = ${number(sum)}`,
+      element("p", { class: "quiet" }, `The sum of ${products.length} products.`),
+      strip(query.values, { name: "q", size }),
+      strip(keys.values[key], { name: "k", size }),
+      strip(products, { name: "products" }),
+      element("details", {}, element("summary", {}, "all numbers"), element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))),
+    ),
+  };
+}
+
+/** Opens the line of code that computes a step. */
+async function source({ file, line }) {
+  const dialog = document.getElementById("code");
+  const pre = dialog.querySelector("pre");
+  dialog.querySelector("h2").textContent = `${file}:${line}`;
+  dialog.showModal();
+  const { lines } = await ask("code", { file }).catch((error) => ({ lines: [error.message] }));
+  pre.replaceChildren(...lines.map((text, i) => element("span", { class: i + 1 === line ? "line chosen" : "line", "data-line": i + 1 }, `${text}\n`)));
+  pre.querySelector(".chosen")?.scrollIntoView({ block: "center" });
+}

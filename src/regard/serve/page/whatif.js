@@ -1,0 +1,94 @@
+// What if: switch heads off, change a word, drop the mask, the scaling or the positions; see what is said then.
+
+import { ask } from "regard/api.js";
+import { element, label, number, percent, section, signed } from "regard/draw.js";
+
+const split = (text) => (text ? text.split(",") : []);
+
+export async function draw({ model, state, go, question }) {
+  const [off, mask, scaling, positions] = ["off", "mask", "scaling", "positions"].map((name) => split(state[name]));
+  const heads = {};
+  for (const item of off) {
+    const [path, head] = item.split(":");
+    (heads[path] ??= []).push(Number(head));
+  }
+  const other = state.other === undefined || state.other === question.text ? {} : { other: state.other };
+  const changes = { heads, mask, scaling, positions };
+  const answer = await ask("what-if", { ...question, change: changes, ...other });
+  const flip = (name, item) => () =>
+    go((now) => {
+      const list = split(now[name]);
+      const next = list.includes(item) ? list.filter((one) => one !== item) : [...list, item];
+      return { [name]: next.length ? next.join(",") : null };
+    });
+  return [
+    section(
+      "Change something",
+      element(
+        "form",
+        { class: "controls", onsubmit: (event) => (event.preventDefault(), go({ other: event.target.other.value.trim() || null })) },
+        element("label", {}, "Read this instead ", element("input", { name: "other", value: state.other ?? question.text, "data-focus": "other", autocomplete: "off" })),
+        element("button", {}, "Change"),
+        element("button", { type: "button", onclick: () => go({ off: null, mask: null, scaling: null, positions: null, other: null }) }, "All as it was"),
+      ),
+      switches(model, { off, mask, scaling }, flip),
+      ...model.positions.paths.map((path) => box(`without ${path}`, positions.includes(path), flip("positions", path))),
+    ),
+    element(
+      "div",
+      { class: "pair" },
+      section("As it was", said(answer.own)),
+      section("After the change", said(answer.changed)),
+    ),
+    section(
+      "What it thinks now of the output at hand",
+      element("p", {}, `log p of the output at hand: ${number(answer.original.log_probability)} before, ${number(answer.given.log_probability)} after the change (${number(answer.given.log_probability - answer.original.log_probability)}).`),
+      against(answer.original, answer.given),
+    ),
+  ];
+}
+
+function switches(model, { off, mask, scaling }, flip) {
+  const most = Math.max(0, ...model.looks.map((look) => look.heads));
+  const head = element("tr", {}, ...["attention", ...Array(most).keys(), "mask", "÷ √K"].map((text) => element("th", { scope: "col" }, String(text))));
+  const rows = model.looks.map(({ path, heads, scaled }) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, path),
+      ...[...Array(most).keys()].map((i) => element("td", {}, ...(i < heads ? [box(`${path}, head ${i}`, !off.includes(`${path}:${i}`), flip("off", `${path}:${i}`), true)] : []))),
+      element("td", {}, box(`${path}, mask`, !mask.includes(path), flip("mask", path), true)),
+      element("td", {}, ...(scaled ? [box(`${path}, scaling`, !scaling.includes(path), flip("scaling", path), true)] : [])),
+    ),
+  );
+  return element("div", { class: "scroll", "data-scroll": "switches" }, element("table", { class: "switches" }, element("thead", {}, head), element("tbody", {}, ...rows)));
+}
+
+function box(name, checked, change, isQuiet = false) {
+  const input = element("input", { type: "checkbox", checked, onchange: change, "data-focus": `box ${name}`, "aria-label": name });
+  return isQuiet ? input : element("label", { class: "check" }, input, ` ${name}`);
+}
+
+function said({ pieces, probabilities, log_probability: total }) {
+  const tokens = pieces.map((piece, i) => element("span", { class: "token" }, label(piece), element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
+  return element("div", {}, element("p", { class: "tokens" }, ...tokens), element("p", { class: "quiet" }, `log p ${number(total)}`));
+}
+
+function against(before, after) {
+  const rows = before.pieces.map((piece, i) => {
+    const change = Math.log(after.probabilities[i] || 1e-30) - Math.log(before.probabilities[i] || 1e-30);
+    const cell = element("td", { class: "signed" }, number(change));
+    cell.style.setProperty("--cell", signed(change, 3));
+    return element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, label(piece)),
+      element("td", {}, percent(before.probabilities[i])),
+      element("td", {}, percent(after.probabilities[i])),
+      cell,
+      element("td", { class: "quiet" }, after.others[i].slice(0, 3).map(([piece, p]) => `${label(piece)} ${percent(p)}`).join("   ")),
+    );
+  });
+  const head = ["token", "before", "after", "Δ log p", "it would rather say"].map((text) => element("th", { scope: "col" }, text));
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+}

@@ -1,0 +1,62 @@
+"""Whose folder is it? A run goes on in a folder of the same recipe only."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.config import parse
+from regard.folders import write_text
+from regard.recipe import Recipe
+
+TEXT = "text.json"
+OTHER = "choose another folder with run=..., or remove this one"
+_MAY_CHANGE = {
+    *("run", "threads", "device", "train.shard", "train.steps", "train.epochs", "train.minutes"),
+    *("train.patience", "train.checkpoint", "train.average_last"),
+}
+
+
+def claim(run: Path, recipe: Recipe) -> None:
+    """Makes the run's folder, or makes sure that it is a run of the same recipe."""
+    path, mine = run / "recipe.json", json.loads(recipe.to_json())
+    if (run / "config.json").exists():
+        raise ValueError(f"{run} is a model's folder, not a run's; {OTHER}")
+    has_checkpoints, has_model = any(run.glob("checkpoints/step-*")), (run / "model").exists()
+    if (has_checkpoints or has_model) and path.exists():
+        differing = [key for key in _differing(_resolved(path), mine) if key not in _MAY_CHANGE]
+        if differing:
+            raise ValueError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
+    if not has_checkpoints:
+        if (run / "last").exists():
+            raise ValueError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
+        # an attempt that did not come to anything
+        for stale in [*run.glob("tokenizer*.json"), run / TEXT] if path.exists() else []:
+            stale.unlink(missing_ok=True)
+    run.mkdir(parents=True, exist_ok=True)
+    write_text(path, recipe.to_json())
+
+
+def claim_text(run: Path, keys: Sequence[str]) -> None:
+    """Makes sure that the run goes on with the text it began with; the keys are hashes of all it depends on."""
+    path, mine = run / TEXT, json.dumps(list(keys), indent=2)
+    if path.exists() and path.read_text("utf-8") != mine:
+        raise ValueError(f"the text that {run} is trained on has changed since it began; {OTHER}")
+    write_text(path, mine)
+
+
+def _resolved(path: Path) -> Any:
+    """A run's recipe as it is understood now: what has come into recipes since has its default."""
+    try:
+        return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
+    except ValueError as error:
+        raise ValueError(f"{path}: of another version of Regard, or damaged ({error})") from None
+
+
+def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """The dotted paths at which two recipes differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from _differing(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+    elif one != other:
+        yield path

@@ -1,0 +1,26 @@
+"""`regard explore` as a person starts and ends it."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+
+def test_it_says_where_it_is_answers_and_ends_in_peace() -> None:
+    command = [sys.executable, "-u", "-m", "regard", "explore", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            url = re.search(r"http://localhost:\d+/", process.stdout.readline()).group()
+            with urllib.request.urlopen(f"{url}health", timeout=60) as response:
+                assert json.load(response) == {"status": "ok", "model": "en-es"}
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "Traceback" not in errors

@@ -1,0 +1,61 @@
+import pytest
+import torch
+
+from helpers import assert_same
+from readings import MODELS, read
+from regard.blocks.capture import intervene
+from regard.explain import importance
+from regard.explain.importance import early_answers, head_effects, rollout
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("logits", [2**26, 100])
+def test_the_effect_of_a_head_is_that_of_switching_it_off(name, logits, monkeypatch) -> None:
+    monkeypatch.setattr(importance, "LOGITS", logits)  # few: several passes
+    reading = read(name)
+    whole = reading.log_probabilities(reading.run()).sum()
+    effects = head_effects(reading)
+    assert set(effects) == {look.path for look in reading.looks}
+    for look in reading.looks:
+        for head in range(look.heads):
+            with intervene(reading.model, drop_heads={look.path: [head]}):
+                changed = reading.log_probabilities(reading.run()).sum()
+            assert_same(effects[look.path][head].double(), changed - whole, 1e-6)  # kept in float32
+    assert_same(reading.log_probabilities(reading.run()).sum(), whole)
+
+
+def test_rollout_goes_through_all_layers() -> None:
+    reading = read("transformer")
+    maps = reading.weights("*")
+    half = torch.eye(5, dtype=torch.float64)
+    one, two = (maps[f"encoder.layers.{i}.attention"].mean(0) for i in (0, 1))
+    source = (two + half) / 2 @ ((one + half) / 2)
+    found = rollout(reading)
+    assert_same(found["source", "source"], source)
+    cross = torch.stack([maps[f"decoder.layers.{i}.cross"].mean(0) for i in (0, 1)]).mean(0)
+    assert_same(found["target", "source"], cross @ source)
+    for weights in found.values():
+        assert_same(weights.sum(1), torch.ones(len(weights), dtype=torch.float64))
+    assert found["target", "target"].triu(1).abs().max() == 0  # the future stays hidden
+
+
+def test_rollout_of_a_model_that_only_looks_across() -> None:
+    (pair,) = rollout(read("rnn"))
+    assert pair == ("target", "source")
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("rnn")])
+def test_the_last_early_answer_is_the_answer(name) -> None:
+    reading = read(name)
+    answers = early_answers(reading)
+    *_, last = answers.values()
+    probabilities = reading.run()[0].softmax(-1)
+    assert [answer.token for answer in last] == probabilities.argmax(-1).tolist()
+    assert [answer.probability for answer in last] == pytest.approx(probabilities.max(-1).values.tolist())
+    said = [float(row[token]) for row, token in zip(probabilities, reading.said.tokens, strict=True)]
+    assert [answer.said for answer in last] == pytest.approx(said)
+    assert len(answers) == 2
+
+
+def test_a_recurrent_model_has_no_early_answers() -> None:
+    assert early_answers(read("rnn")) == {}

@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from helpers import assert_same
+from readings import read
+from regard.explain.positions import encodings, own_kind, own_width, similarity
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "width"),
+    [
+        ("transformer", "sinusoidal", 8),
+        ("transformer, rotary", "rotary", 4),
+        ("transformer, positions beside", "learned", 4),
+        ("conv", "learned", 8),
+    ],
+)
+def test_a_model_s_own_positions(name, kind, width) -> None:
+    model = read(name).model
+    assert (own_kind(model), own_width(model)) == (kind, width)
+    assert encodings(model, 6).shape == (6, width)
+    for other in ("sinusoidal", "fourier", "rotary"):
+        assert encodings(model, 6, other).shape == (6, width)
+
+
+def test_own_positions_are_what_the_model_adds() -> None:
+    model = read("transformer").model
+    x = torch.zeros(1, 5, 8, dtype=torch.float64)
+    assert_same(encodings(model, 5), model.encoder.positions(x)[0])
+    assert_same(encodings(model, 5, "sinusoidal"), encodings(model, 5))
+
+
+def test_a_learned_table_ends_where_it_ends() -> None:
+    model = read("conv").model
+    assert len(encodings(model, 5000)) == 1024
+
+
+def test_sinusoids_are_as_alike_as_the_mean_of_cosines_of_their_angles() -> None:
+    model = read("transformer").model
+    frequencies = torch.tensor([10000.0 ** (-2 * k / 8) for k in range(4)], dtype=torch.float64)
+    expected = torch.stack([(frequencies * distance).cos().mean() for distance in range(20)])
+    assert_same(similarity(encodings(model, 20)), expected)
+
+
+def test_models_without_positions_say_so() -> None:
+    model = RnnSeq2SeqConfig(vocab_size=9, width=8).build()
+    assert own_kind(model) == "none"
+    with pytest.raises(ValueError, match="told no positions"):
+        encodings(model, 5)
+    with pytest.raises(ValueError, match="choose from own, sinusoidal"):
+        encodings(model, 5, "relative")

@@ -1,0 +1,35 @@
+"""A model of each kind at work on the same two sentences."""
+
+import torch
+
+from helpers import randomise
+from regard.explain.reading import Reading, Stream
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.transformer import TransformerConfig
+
+SMALL = {"vocab_size": 9, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 2}
+MODELS = {
+    "transformer": TransformerConfig(**SMALL, norm_placement="post"),
+    "transformer, norm before": TransformerConfig(**SMALL, source_vocab_size=8, activation="gelu"),
+    "transformer, rotary": TransformerConfig(**SMALL, positions="rotary"),
+    "transformer, positions beside": TransformerConfig(
+        **SMALL, positions="learned", position_merge="concatenate", tied=False, norm="batch"
+    ),
+    "rnn": RnnSeq2SeqConfig(vocab_size=9, width=8),
+    "rnn, scaled dot": RnnSeq2SeqConfig(vocab_size=9, width=8, attention="scaled_dot", cell="lstm", decoder_layers=2),
+    "rnn, location": RnnSeq2SeqConfig(vocab_size=9, width=8, attention="location_aware", cell="rnn"),
+    "conv": ConvSeq2SeqConfig(vocab_size=9, width=8, encoder_layers=2, decoder_layers=2),
+}
+
+
+def read(name: str) -> Reading:
+    torch.manual_seed(1)
+    model = randomise(MODELS[name].build()).eval()
+    streams = {
+        "source": Stream((3, 4, 5, 6, 2), tuple("abcd."), (0, 0, 1, 2, -1), ("ab", "c", "d")),
+        "target": Stream((1, 7, 8, 3), tuple(".xyz"), (-1, 0, 0, 1), ("xy", "z")),
+    }
+    inputs = tuple(torch.tensor([stream.tokens]) for stream in streams.values())
+    said = Stream((7, 8, 3, 2), tuple("xyz."), (0, 0, 1, -1), ("xy", "z"))
+    return Reading(model, inputs, streams, "target", said, (7, 8, 3), lambda tokens: [str(token) for token in tokens])

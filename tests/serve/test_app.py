@@ -1,0 +1,166 @@
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+import pytest
+
+fastapi = pytest.importorskip("fastapi")
+
+from starlette.testclient import TestClient  # noqa: E402
+
+from helpers import randomise  # noqa: E402
+from regard.data.tokenizer import Tokenizer  # noqa: E402
+from regard.models.transformer import TransformerConfig  # noqa: E402
+from regard.serve import page  # noqa: E402
+from regard.serve.app import BODY, make_app, serve  # noqa: E402
+from regard.serve.explorer import Explorer  # noqa: E402
+from regard.tasks.translation import Translator  # noqa: E402
+
+TOKENIZER = Tokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
+ASKED = {"text": "the child", "target": "el niño"}
+
+
+def make() -> Explorer:
+    config = TransformerConfig(vocab_size=TOKENIZER.vocab_size, width=8, heads=2, ff_width=8, encoder_layers=1)
+    return Explorer(Translator(randomise(config.build()).float(), TOKENIZER, TOKENIZER), "mine")
+
+
+@pytest.fixture
+def explorer() -> Explorer:
+    return make()
+
+
+@pytest.fixture
+def client(explorer):
+    with TestClient(make_app(explorer), "http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_the_page_comes_with_nothing_from_elsewhere(client) -> None:
+    response = client.get("/")
+    assert response.status_code == 200
+    assert "default-src 'self'" in response.headers["content-security-policy"]
+    for name in ("style.css", *page.MODULES):
+        assert client.get(f"/static/{name}").status_code == 200
+        assert "http" not in client.get(f"/static/{name}").text.replace("http://www.w3.org/2000/svg", "")
+    assert client.get("/health").json() == {"status": "ok", "model": "mine"}
+
+
+def test_weights_come_as_half_precision_numbers(client, explorer) -> None:
+    question = {**ASKED, "path": "decoder.layers.0.cross"}
+    response = client.post("/api/attention", json=question)
+    shape = tuple(map(int, response.headers["x-shape"].split(",")))
+    weights = numpy.frombuffer(response.content, "<f2").reshape(shape)
+    expected = explorer.answer("attention", question).values.numpy()
+    numpy.testing.assert_allclose(weights, expected, atol=2**-11)  # half precision has eleven bits
+
+
+def test_answers_are_those_of_the_explorer(client, explorer) -> None:
+    for verb in ("read", "heads", "what-if"):
+        answer = client.post(f"/api/{verb}", json=ASKED).json()
+        assert answer == json.loads(json.dumps(explorer.answer(verb, ASKED)))
+
+
+def test_a_translation_grows_line_by_line(client, explorer) -> None:
+    response = client.post("/api/grow", json={"text": "the child"})
+    assert [json.loads(line) for line in response.text.splitlines()] == list(explorer.grow("the child"))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/api/read", b"{", 400, "a question should be a JSON object"),
+        ("/api/read", b"[]", 400, "a question should be a JSON object"),
+        ("/api/read", b"\xff\xfe", 400, "a question should be a JSON object"),
+        ("/api/read", b"{}", 400, "text: Field required"),
+        ("/api/grow", b"{}", 400, "text: Field required"),
+        ("/api/page", b"{}", 400, "address: Field required; asked: Field required"),
+        ("/api/nothing", b"{}", 400, "no question is called 'nothing'; there are"),
+        ("/nowhere", b"{}", 404, "Not Found"),
+        ("/api/read", b" " * (BODY + 1), 413, "a request may have 1,048,576 bytes"),
+    ],
+)
+def test_errors_are_json_with_a_message(client, path, body, status, message) -> None:
+    response = client.post(path, content=body)
+    assert response.status_code == status
+    assert response.json()["error"].startswith(message)
+
+
+def test_a_body_that_hides_its_size_is_counted(client) -> None:
+    response = client.post("/api/read", content=(b" " * 100_000 for _ in range(20)))
+    assert response.status_code == 413
+
+
+def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypatch, caplog) -> None:
+    def fail(_question) -> None:
+        raise RuntimeError("secret: /home/somebody/model")
+
+    monkeypatch.setitem(explorer.verbs, "heads", (explorer.verbs["heads"][0], fail))
+    response = client.post("/api/heads", json=ASKED)
+    assert response.status_code == 500
+    assert response.json() == {"error": "something went wrong inside; the server's log says what"}
+    assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"host": ""}, {"origin": "http://evil.example"}])
+def test_another_site_cannot_ask(client, headers) -> None:
+    response = client.post("/api/model", headers=headers, json={})
+    assert response.status_code == 400
+    assert response.json() == {"error": "this server has another name"}
+    assert client.post("/api/model", headers={"origin": "http://localhost:7007"}, json={}).status_code == 200
+
+
+def waiting_app(seconds: float):
+    explorer, gate, begun = make(), threading.Event(), threading.Event()
+
+    def wait(_question) -> dict[str, str]:
+        begun.set()
+        gate.wait(20)
+        return {"status": "done"}
+
+    explorer.verbs["model"] = (explorer.verbs["model"][0], wait)
+    return make_app(explorer, queue=1, seconds=seconds), gate, begun
+
+
+def test_what_is_too_much_is_turned_away_at_once() -> None:
+    app, gate, begun = waiting_app(20)
+    with TestClient(app, "http://localhost") as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/api/model", json={})
+        assert begun.wait(10)
+        response = client.post("/api/model", json={})
+        gate.set()
+        assert response.status_code == 429
+        assert response.json() == {"error": "too many questions at once; ask again in a moment"}
+        assert first.result().json() == {"status": "done"}
+        assert client.get("/health").status_code == 200  # which needs no turn
+
+
+def test_what_takes_too_long_is_told_so_and_others_get_their_turn() -> None:
+    app, gate, _ = waiting_app(0.2)
+    with TestClient(app, "http://localhost") as client:
+        response = client.post("/api/model", json={})
+        assert response.status_code == 503
+        assert response.json() == {"error": "no answer within 0.2 seconds; try a shorter text"}
+        gate.set()
+        deadline = time.monotonic() + 10
+        while client.post("/api/model", json={}).status_code != 200:
+            assert time.monotonic() < deadline
+
+
+def test_a_saved_page_needs_nothing_else(client) -> None:
+    text = "the </script><b>child"
+    asked = [["model", {}], ["read", {"text": text}], ["attention", {"text": text, "path": "decoder.layers.0.cross"}]]
+    html = client.post("/api/page", json={"address": "view=heads", "asked": asked}).text
+    for outside in ("static/", "src=", '<link rel="stylesheet"', "</script><b>"):
+        assert outside not in html
+    assert html.count("</script>") == 3  # where modules are, the answers, the start
+
+
+def test_a_port_that_is_taken_is_named(explorer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"cannot listen at 127.0.0.1:{port} \(.*\); choose another with --port"):
+            serve(explorer, "127.0.0.1", port, lambda _: None)

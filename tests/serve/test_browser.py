@@ -1,0 +1,303 @@
+"""The explorer in a real browser, with the bundled model."""
+
+import re
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+pytest.importorskip("fastapi")
+sync_api = pytest.importorskip("playwright.sync_api")
+import uvicorn  # noqa: E402
+
+import regard  # noqa: E402
+from regard.serve import page as saved_page  # noqa: E402
+from regard.serve.app import make_app  # noqa: E402
+from regard.serve.explorer import Explorer  # noqa: E402
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; get it with: make browser")
+expect = sync_api.expect
+BREAD = "We are eating bread."
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Explorer:
+    return Explorer(regard.load("en-es"), "en-es")
+
+
+@pytest.fixture(scope="module")
+def address(explorer) -> Iterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    page = browser.new_page(viewport={"width": 1100, "height": 800})
+    page.set_default_timeout(30_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    refused = "Failed to load resource: the server responded with a status of 400 (Bad Request)"
+    yield page
+    page.close()
+    assert [problem for problem in problems if problem != refused] == []
+
+
+def see(page, address: str, view: str, **state: str) -> None:
+    page.goto("about:blank")  # or else a new address after the # would not load the page anew
+    page.goto(f"{address}#{urlencode({'view': view, 'text': BREAD, **state})}")
+    ready(page, view)
+
+
+def ready(page, view: str) -> None:
+    page.wait_for_selector(f"main[data-view={view}]:not([data-busy])")
+
+
+def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None:
+    page.goto(address)
+    ready(page, "translate")
+    page.get_by_label("Text").fill("I see a red house.")
+    page.get_by_role("button", name="Look").click()
+    expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
+    page.get_by_role("button", name="casa", exact=True).hover()
+    expect(page.locator(".note").first).to_have_text(re.compile(r"^“casa” looked at “house\.” \d+ %"))
+    weights = page.locator("span.word").evaluate_all(
+        "all => all.map(word => [word.textContent, Number(word.style.getPropertyValue('--weight'))])"
+    )
+    assert max(weights, key=lambda pair: pair[1])[0] == "house."
+    assert "text=I+see+a+red+house." in page.url
+
+
+def test_another_translation_can_be_chosen_or_given(page, address) -> None:
+    see(page, address, "translate")
+    page.get_by_role("button", name="Nosotros estamos comiendo pan.").click()
+    expect(page.get_by_role("button", name="Nosotros", exact=True)).to_be_visible()
+    page.get_by_label("Output").fill("Comemos pan.")
+    page.get_by_role("button", name="Look").click()
+    expect(page.get_by_role("button", name="Comemos", exact=True)).to_be_visible()
+    assert "target=Comemos+pan." in page.url
+
+
+def test_switch_layer_and_head(page, address) -> None:
+    see(page, address, "heads")
+    page.locator("select[name=path]").select_option("encoder.layers.2.attention")
+    expect(page.get_by_role("heading", name="encoder.layers.2.attention, head 0")).to_be_visible()
+    page.get_by_role("button", name="decoder.layers.0.cross, head 2", exact=True).click()
+    expect(page.get_by_role("heading", name="decoder.layers.0.cross, head 2")).to_be_visible()
+    assert "path=decoder.layers.0.cross&head=2" in page.url
+
+
+def test_matrix_and_lines_show_the_model_s_weights(page, address, explorer) -> None:
+    see(page, address, "heads", path="decoder.layers.0.cross", head="3")
+    reading = explorer.subject.reading(BREAD, explorer.subject.translate([BREAD])[0][0].tokens)
+    weights = reading.weights("decoder.layers.0.cross")["decoder.layers.0.cross"][3]
+    box = page.locator(".matrix")
+    box.focus()
+    for row in range(len(weights)):
+        page.keyboard.press("ArrowRight" if row == 0 else "ArrowDown")
+        said = reading.said.pieces[row]
+        expect(box).to_have_attribute("aria-label", re.compile(rf"^{re.escape(said)} → We: "))
+        shown = float(box.get_attribute("aria-label").rpartition(" ")[2])
+        assert shown == pytest.approx(float(weights[row, 0]), abs=6e-4, rel=0.06)
+    most = reading.streams["source"].pieces[int(weights[3].argmax())]
+    expect(page.locator(".lines [data-row='3']")).to_have_attribute("aria-label", re.compile(f"^pan looks at {most} "))
+
+
+def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, explorer) -> None:
+    see(page, address, "walk")
+    page.get_by_role("button", name="decoder.layers.0 DecoderLayer").click()
+    page.locator("select[name=token]").select_option("3")
+    page.locator("select[name=head]").select_option("1")
+    ready(page, "walk")
+    names = [text.split(". ", 1)[1] for text in page.locator(".steps h3").all_inner_texts()]
+    assert names[:4] == ["norm", "query", "query, turned", "keys, turned"]
+    assert names[-1] == "add"
+    expect(page.get_by_label("Where you are")).to_contain_text("“iendo → pan”")
+    page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com")).click()
+    heading = page.get_by_role("heading", name="q · k for “com” =")
+    expect(heading).to_be_visible()
+    tokens = explorer.subject.translate([BREAD])[0][0].tokens
+    asked = {"text": BREAD, "path": "decoder.layers.0", "token": 3, "head": 1}
+    (dots, *_) = [step for step in explorer.answer("walk", asked)["steps"] if step["name"] == "dot products"]
+    key = [*explorer.subject.reading(BREAD, tokens).streams["target"].pieces].index("com")
+    assert float(heading.inner_text().rpartition(" ")[2]) == pytest.approx(dots["values"][key], abs=2e-3)
+    page.get_by_role("button", name="decoder.layers.0", exact=True).click()
+    expect(heading).to_have_count(0)
+    expect(page.locator("select[name=token]")).to_have_value("3")
+
+
+def test_a_step_links_to_its_line_of_code(page, address) -> None:
+    see(page, address, "walk", part="encoder.layers.0")
+    page.locator("button.code", has_text="blocks/attend.py").first.click()
+    expect(page.locator("dialog .line.chosen")).to_contain_text("scores_BHTS = query_BHTK @ key_BHSK.mT * scale")
+
+
+def test_what_if_a_head_is_switched_off_or_a_word_is_another(page, address, explorer) -> None:
+    see(page, address, "whatif")
+    page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
+    change = {"heads": {"decoder.layers.0.cross": [2]}}
+    answer = explorer.answer("what-if", {"text": BREAD, "change": change})
+    after = answer["given"]["log_probability"]
+    expect(page.get_by_text("log p of the output at hand")).to_contain_text(f"{after:.3f} after the change")
+    page.get_by_label("Read this instead").fill("We are eating apples.")
+    page.get_by_role("button", name="Change").click()
+    expect(page.locator("section", has_text="After the change").last).to_contain_text("man")
+    page.get_by_role("button", name="All as it was").click()
+    expect(page.get_by_text("log p of the output at hand")).to_contain_text("(0.000)")
+
+
+def test_positions_of_another_kind_beside_the_model_s_own(page, address) -> None:
+    see(page, address, "positions")
+    expect(page.get_by_role("heading", name="Positions of this model: rotary")).to_be_visible()
+    page.locator("select[name=kind]").select_option("fourier")
+    expect(page.locator(".curve")).to_have_count(2)
+
+
+def test_heads_that_matter_lead_to_their_pictures(page, address, explorer) -> None:
+    see(page, address, "matter")
+    effects = explorer.answer("heads", {"text": BREAD})["effects"]
+    path = "decoder.layers.1.cross"
+    page.get_by_role("button", name=f"{path}, head 3: {effects[path][3]:.3f}").click()
+    expect(page.get_by_role("heading", name=f"{path}, head 3")).to_be_visible()
+    page.go_back()
+    ready(page, "matter")
+    expect(page.locator(".early tbody tr")).to_have_count(2)
+
+
+def test_a_view_comes_back_from_its_address(page, address) -> None:
+    see(page, address, "heads", path="encoder.layers.1.attention", head="2", words="1", row="1")
+    expect(page.get_by_role("heading", name="encoder.layers.1.attention, head 2")).to_be_visible()
+    expect(page.locator("select[name=words]")).to_have_value("1")
+    expect(page.locator(".lines .chosen")).to_have_text("are")
+    page.reload()
+    ready(page, "heads")
+    expect(page.locator(".lines .chosen")).to_have_text("are")
+
+
+def test_a_saved_view_opens_without_the_server(page, address, browser, tmp_path: Path) -> None:
+    see(page, address, "heads", path="decoder.layers.1.cross", head="3")
+    page.locator("select[name=head]").select_option("1")
+    ready(page, "heads")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save this view").click()
+    path = tmp_path / "view.html"
+    download.value.save_as(path)
+    context = browser.new_context(offline=True)
+    alone = context.new_page()
+    asked = []
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.goto(path.as_uri())
+    ready(alone, "heads")
+    expect(alone.get_by_role("heading", name="decoder.layers.1.cross, head 1")).to_be_visible()
+    alone.locator("select[name=head]").select_option("2")
+    expect(alone.get_by_role("heading", name="decoder.layers.1.cross, head 2")).to_be_visible()
+    alone.get_by_role("tab", name="Walk through").click()
+    alone.get_by_role("button", name="encoder.layers.0 EncoderLayer").click()
+    expect(alone.get_by_role("status")).to_contain_text("This page was saved without that; run regard explore")
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    context.close()
+
+
+def test_a_page_made_by_the_command_shows_the_sentence(page, explorer, tmp_path: Path) -> None:
+    path = tmp_path / "look.html"
+    path.write_text(saved_page.of_sentence(explorer, {"view": "translate", "text": BREAD}), "utf-8")
+    page.goto(path.as_uri())
+    ready(page, "translate")
+    expect(page.get_by_role("button", name="comiendo", exact=True)).to_be_visible()
+    page.get_by_role("tab", name="Which heads matter").click()
+    ready(page, "matter")
+    expect(page.get_by_role("heading", name="What each head is worth here")).to_be_visible()
+
+
+def test_tabs_obey_the_arrow_keys(page, address) -> None:
+    see(page, address, "translate")
+    page.get_by_role("tab", name="Translate and align").focus()
+    page.keyboard.press("ArrowRight")
+    ready(page, "heads")
+    expect(page.get_by_role("tab", name="Heads", exact=True)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    ready(page, "translate")
+
+
+def test_a_new_sentence_gets_a_new_output(page, address) -> None:
+    see(page, address, "translate", target="Comemos pan.")
+    page.get_by_label("Text").fill("I see a red house.")
+    page.get_by_role("button", name="Look").click()
+    expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
+    assert "target" not in page.url
+
+
+def test_quick_changes_are_all_made(page, address) -> None:
+    see(page, address, "whatif")
+    page.evaluate("document.querySelectorAll('.switches input').forEach((box, i) => i < 2 && box.click())")
+    ready(page, "whatif")
+    expect(page.locator(".switches input:not(:checked)")).to_have_count(2)
+
+
+def test_the_way_back_zooms_out(page, address) -> None:
+    see(page, address, "walk", part="decoder.layers.0", token="3")
+    page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com")).click()
+    expect(page.get_by_role("heading", name="q · k for")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="q · k for")).to_have_count(0)
+    expect(page.locator("select[name=part]")).to_have_value("decoder.layers.0")
+
+
+def test_what_went_wrong_can_be_undone(page, address) -> None:
+    page.goto(f"{address}#view=whatif&text=We+eat.&mask=nowhere")
+    expect(page.get_by_role("status")).to_contain_text("no attention matches 'nowhere'")
+    page.get_by_role("button", name="Start this view again").click()
+    ready(page, "whatif")
+    expect(page.get_by_role("heading", name="Change something")).to_be_visible()
+
+
+def test_the_skip_link_leaves_the_view_as_it_is(page, address) -> None:
+    see(page, address, "heads", head="2")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert "view=heads" in page.url
+
+
+def test_what_is_wrong_is_said_on_the_page(page, address) -> None:
+    page.goto(f"{address}#view=heads&text=")
+    expect(page.get_by_role("status")).to_have_text("there is nothing to look at in an empty text")
+
+
+@pytest.mark.parametrize("view", ["translate", "heads", "walk", "whatif", "positions", "matter"])
+def test_a_phone_s_width_is_enough(page, address, view) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    see(page, address, view, part="decoder.layers.0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_five_hundred_tokens_are_drawn_as_far_as_they_are_in_sight(page, address) -> None:
+    see(page, address, "heads", text="we are " * 240, target="pan y " * 100, path="encoder.layers.0.attention")
+    box = page.locator(".matrix")
+    size = box.evaluate("box => [box.scrollWidth, box.clientWidth, box.querySelector('canvas').clientWidth]")
+    assert size[0] > 3000
+    assert size[2] <= size[1]
+    box.evaluate("box => box.scrollTo(2000, 2000)")
+    page.wait_for_timeout(100)
+    place = box.bounding_box()
+    page.mouse.move(place["x"] + 300, place["y"] + 300)
+    expect(box).to_have_attribute("aria-label", re.compile("→"))

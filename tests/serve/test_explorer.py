@@ -1,0 +1,192 @@
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+
+from helpers import assert_same, randomise
+from regard.blocks.capture import capture, intervene
+from regard.data.tokenizer import Tokenizer
+from regard.explain.importance import head_effects, rollout
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.transformer import TransformerConfig
+from regard.serve import explorer as module
+from regard.serve.explorer import Explorer, Numbers
+from regard.tasks.translation import Translator
+
+TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
+TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
+MODELS = {
+    "transformer": TransformerConfig(
+        vocab_size=280, width=8, heads=2, ff_width=8, encoder_layers=1, decoder_layers=2, positions="learned"
+    ),
+    "rnn": RnnSeq2SeqConfig(vocab_size=280, width=8),
+    "conv": ConvSeq2SeqConfig(vocab_size=280, width=8, encoder_layers=1, decoder_layers=1),
+}
+ASKED = {"text": "the child", "target": "el niño"}
+
+
+def make(name: str = "transformer") -> Explorer:
+    torch.manual_seed(1)
+    assert TOKENIZER.vocab_size == 280
+    return Explorer(Translator(randomise(MODELS[name].build()), TOKENIZER, TOKENIZER), name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_question_has_an_answer_for_every_family(name) -> None:
+    explorer = make(name)
+    model = explorer.answer("model", {})
+    for look in model["looks"]:
+        assert isinstance(explorer.answer("attention", {**ASKED, "path": look["path"]}), Numbers)
+    for part in model["parts"]:
+        assert explorer.answer("walk", {**ASKED, "path": part["path"], "token": 0})["steps"]
+    for verb in ("read", "heads", "what-if"):
+        json.dumps(explorer.answer(verb, ASKED), allow_nan=False)
+    if name != "rnn":
+        assert len(explorer.answer("positions", {"length": 5}).values) == 5
+        assert explorer.answer("likeness", {"length": 5})["similarity"][0] == pytest.approx(1)
+
+
+def test_a_model_without_attention_can_still_be_walked_through() -> None:
+    model = randomise(RnnSeq2SeqConfig(vocab_size=280, width=8, attention="none").build())
+    explorer = Explorer(Translator(model, TOKENIZER, TOKENIZER), "squeezed")
+    assert explorer.answer("model", {})["looks"] == []
+    assert explorer.answer("read", ASKED)["alignment"] is None
+    assert explorer.answer("heads", ASKED) == {"effects": {}, "rollouts": [], "early": []}
+    assert explorer.answer("walk", {**ASKED, "path": "decoder", "token": 1})["steps"]
+
+
+def test_weights_are_those_of_the_model() -> None:
+    explorer = make()
+    answer = explorer.answer("attention", {**ASKED, "path": "decoder.layers.1.cross"})
+    reading = explorer.subject.reading(ASKED["text"], ASKED["target"])
+    with capture(reading.model) as maps:
+        reading.run()
+    assert_same(answer.values, maps["decoder.layers.1.cross"][0])
+    assert_same(answer.values.sum(-1), torch.ones(answer.values.shape[:2], dtype=torch.float64))
+
+
+def test_without_a_target_the_model_s_own_tokens_are_looked_at() -> None:
+    explorer = make()
+    answer = explorer.answer("read", {"text": "we"})
+    own = explorer.subject.translate(["we"], n_best=3)[0]
+    assert answer["said"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own[0].tokens))
+    assert [found["text"] for found in answer["alternatives"]] == [found.text for found in own]
+    assert answer["spoken"]["probabilities"] == pytest.approx(
+        explorer.subject.reading("we", own[0].tokens).log_probabilities(
+            explorer.subject.reading("we", own[0].tokens).run()
+        )[0].exp().tolist(),
+        rel=1e-5,
+    )  # fmt: skip
+
+
+CHANGES = {
+    "heads": ({"heads": {"decoder.layers.0.cross": [1]}}, {"drop_heads": {"decoder.layers.0.cross": [1]}}),
+    "mask": ({"mask": ["decoder.layers.*.attention"]}, {"drop_mask": "decoder.layers.*.attention"}),
+    "scaling": ({"scaling": ["encoder.layers.0.attention"]}, {"drop_scaling": "encoder.layers.0.attention"}),
+    "positions": ({"positions": ["encoder.positions"]}, {"drop_positions": "encoder.positions"}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_what_if_is_the_same_change_made_in_python(name) -> None:
+    explorer = make()
+    change, arguments = CHANGES[name]
+    answer = explorer.answer("what-if", {**ASKED, "change": change})
+    reading = explorer.subject.reading("the child", "el niño")
+    plain = reading.log_probabilities(reading.run())[0].exp()
+    with intervene(explorer.subject.model, **arguments):
+        changed = reading.log_probabilities(reading.run())[0].exp()
+        own = explorer.subject.translate(["the child"])[0][0]
+    assert answer["original"]["probabilities"] == pytest.approx(plain.tolist(), rel=1e-5)
+    assert answer["given"]["probabilities"] == pytest.approx(changed.tolist(), rel=1e-5)
+    assert answer["changed"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own.tokens))
+    assert not torch.allclose(plain, changed)
+
+
+def test_a_given_output_is_not_taken_for_the_model_s_own() -> None:
+    explorer = make()
+    answer = explorer.answer("what-if", {**ASKED, "change": {}})
+    assert answer["own"] == answer["changed"]
+    assert answer["original"] == answer["given"]
+    assert answer["original"]["pieces"] != answer["own"]["pieces"]
+
+
+def test_another_text_can_be_read_instead() -> None:
+    explorer = make()
+    answer = explorer.answer("what-if", {**ASKED, "other": "we"})
+    given = explorer.subject.reading("we", "el niño")
+    expected = float(given.log_probabilities(given.run()).sum())
+    assert answer["given"]["log_probability"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_heads_are_weighed_by_what_happens_without_them() -> None:
+    explorer = make()
+    answer = explorer.answer("heads", ASKED)
+    for path, effects in head_effects(explorer.subject.reading("the child", "el niño")).items():
+        assert answer["effects"][path] == pytest.approx(effects.tolist(), rel=1e-5)
+    assert [layer["path"] for layer in answer["early"]] == ["decoder.layers.0", "decoder.layers.1"]
+    assert answer["rollouts"] == [("source", "source"), ("target", "target"), ("target", "source")]
+    for (asks, answers), weights in rollout(explorer.subject.reading("the child", "el niño")).items():
+        flow = explorer.answer("rollout", {**ASKED, "asks": asks, "answers": answers})
+        assert_same(flow.values, weights)
+
+
+def test_what_may_not_be_seen_is_null() -> None:
+    steps = make().answer("walk", {**ASKED, "path": "decoder.layers.0", "token": 0})["steps"]
+    (masked,) = [step for step in steps if step["name"] == "mask"]
+    assert masked["values"][1:] == [None] * (len(masked["values"]) - 1)
+    assert masked["code"]["file"] == "regard/blocks/attend.py"
+
+
+def test_the_translation_grows_token_by_token() -> None:
+    explorer = make()
+    grown = list(explorer.grow("the child"))
+    assert all(longer.startswith(shorter) for shorter, longer in pairwise(grown))
+    greedy = explorer.subject.translate(["the child"], beam=1)[0][0]
+    assert (grown or [""])[-1] == greedy.text
+
+
+def test_only_regard_s_own_source_can_be_read() -> None:
+    explorer = make()
+    lines = explorer.answer("code", {"file": "regard/blocks/attend.py"})["lines"]
+    assert any("softmax" in line for line in lines)
+    for file in ("/etc/passwd", "regard/../../pyproject.toml", "regard/assets/en-es/config.json", "blocks/attend.py"):
+        with pytest.raises(ValueError, match="^no such file is part of Regard$"):
+            explorer.answer("code", {"file": file})
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "message"),
+    [
+        ("nothing", {}, "no question is called 'nothing'; there are model, read"),
+        ("read", {}, "text: Field required"),
+        ("read", {"text": "x", "more": 1}, "more: Extra inputs are not permitted"),
+        ("read", {"text": "x" * 5000}, "text: String should have at most 4000 characters"),
+        ("read", {"text": ""}, "nothing to look at in an empty text"),
+        ("attention", {**ASKED, "path": "x"}, "no attention is at 'x'"),
+        ("attention", {**ASKED, "path": "*"}, r"no attention is at '\*'"),
+        ("walk", {**ASKED, "path": "decoder.layers.0", "token": 99}, "token 99 of"),
+        ("walk", {**ASKED, "path": "decoder.layers.0", "token": -1}, "token: Input should be greater than"),
+        ("what-if", {**ASKED, "change": {"heads": {"x": [0]}}}, "no attention matches 'x'"),
+        ("what-if", {**ASKED, "change": {"heads": {"*": [7]}}}, "heads should be numbers from 0 to 1"),
+        ("rollout", {**ASKED, "asks": "source", "answers": "target"}, "'source' does not look at 'target'"),
+        ("positions", {"length": 100_000}, "length: Input should be less than or equal to 512"),
+    ],
+)
+def test_a_wrong_question_is_told_what_is_wrong(verb, arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        make().answer(verb, arguments)
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch) -> None:
+    monkeypatch.setattr(module, "TOKENS", 5)
+    explorer = make()
+    monkeypatch.setattr(explorer.subject, "translate", None)  # which would fail
+    for verb, arguments in (
+        ("read", {"text": "x y z a b c d"}),
+        ("what-if", {"text": "we", "target": "we", "other": "x y z a b c d"}),
+    ):
+        with pytest.raises(ValueError, match="tokens are more than can be looked at here at once: 5"):
+            explorer.answer(verb, arguments)

@@ -1,0 +1,112 @@
+"""Models with one stream, as BERT's and GPT-2's are, appear in the explorer without new code."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers import assert_same, randomise
+from regard.blocks import masks
+from regard.blocks.capture import capture
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.layers import EncoderLayer
+from regard.blocks.norms import LayerNorm
+from regard.blocks.positions import Positions, make_positions
+from regard.explain.reading import Reading, Stream
+from regard.explain.view import View
+from regard.serve.explorer import Explorer, Numbers
+
+LETTERS = "abcdefghij"
+
+
+@dataclass(frozen=True)
+class Config:
+    kind: str
+
+
+class OneStream(nn.Module):
+    """Reads letters, and says of each position which letter it is or which one comes next."""
+
+    looks: ClassVar = {"layers.*.attention": ("text", "text")}
+    parts: ClassVar = dict.fromkeys(("embedding", "positions", "layers.*"), "text")
+    answering: ClassVar = "layers"
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.config, self.causal = Config("gpt" if causal else "bert"), causal
+        self.embedding = TokenEmbedding(len(LETTERS), 8)
+        positions = make_positions("learned", 8, 16)
+        assert isinstance(positions, Positions)
+        self.positions = positions
+        self.layers = nn.ModuleList(EncoderLayer(8, 2, 8, norm=lambda: LayerNorm(8)) for _ in range(2))
+
+    def forward(self, text_BT: Tensor) -> Tensor:
+        x_BTD = self.positions(self.embedding(text_BT))
+        length = text_BT.size(1)
+        for layer in self.layers:
+            x_BTD = layer(x_BTD, masks.causal(length, length) if self.causal else None)
+        return self.answer(x_BTD)
+
+    def answer(self, x_BTD: Tensor) -> Tensor:
+        return self.embedding.logits(x_BTD)
+
+
+class Reader:
+    def __init__(self, model: OneStream) -> None:
+        self.model = model.eval()
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        tokens = [LETTERS.index(letter) for letter in text]
+        answer = tokens if said is None else [LETTERS.index(x) if isinstance(x, str) else x for x in said]
+        stream, spoken = (
+            Stream(tuple(x), tuple(pieces(x)), tuple(range(len(x))), tuple(pieces(x))) for x in (tokens, answer)
+        )
+        return Reading(self.model, (torch.tensor([tokens]),), {"text": stream}, "text", spoken, tuple(answer), pieces)
+
+    def alternatives(self, _text: str, _count: int) -> list:
+        return []
+
+    def grow(self, _text: str) -> Iterator[str]:
+        return iter(())
+
+
+def pieces(tokens: Sequence[int]) -> list[str]:
+    return [LETTERS[token] for token in tokens]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_question_has_an_answer(causal) -> None:
+    torch.manual_seed(1)
+    explorer = Explorer(Reader(randomise(OneStream(causal))), "mine")
+    model = explorer.answer("model", {})
+    asked = {"text": "abcde"}
+    assert [look["path"] for look in model["looks"]] == ["layers.0.attention", "layers.1.attention"]
+    for look in model["looks"]:
+        answer = explorer.answer("attention", {**asked, "path": look["path"]})
+        assert isinstance(answer, Numbers)
+        assert bool((answer.values.triu(1) == 0).all()) == causal
+    for part in model["parts"]:
+        for token in range(5):
+            assert explorer.answer("walk", {**asked, "path": part["path"], "token": token})["steps"]
+    for verb in ("read", "heads", "what-if"):
+        json.dumps(explorer.answer(verb, asked), allow_nan=False)
+    assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
+    rolled = explorer.answer("rollout", {**asked, "asks": "text", "answers": "text"}).values
+    assert_same(rolled.sum(1), torch.ones(5, dtype=torch.float64))
+    assert len(explorer.answer("positions", {"length": 9}).values) == 9
+
+
+def test_without_another_stream_a_view_is_the_mean_of_all() -> None:
+    reading = Reader(randomise(OneStream(True))).reading("abc")
+    view = View(reading)
+    assert view.rows == view.columns == ("a", "b", "c")
+    with capture(reading.model) as maps:
+        reading.run()
+    assert_same(view.weights, torch.stack([weights[0].mean(0) for weights in maps.values()]).mean(0))

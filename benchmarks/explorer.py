@@ -20,7 +20,7 @@ from regard.serve.app import serve
 from regard.serve.explorer import Explorer
 
 ROUNDS = 20
-SENTENCE = "In the summer of {year}, the old teacher and her two children walked to the red house near the sea."
+SENTENCE = "In {year}, the old teacher walked to the red house near the sea."
 
 
 def ask(url: str, verb: str, arguments: dict[str, Any]) -> tuple[float, bytes]:

@@ -3,10 +3,11 @@
     python benchmarks/train_step.py
 
 All have the same shape, with the norm after each sublayer, and dropout in the same places: on embeddings and on what
-each sublayer adds. They get the same batch of 64 pairs of 24 tokens, cross-entropy with label smoothing of 0.1 and
-AdamW; one step is forward, backward and update. Regard comes as it trains, with its own dropout and its own loss, which
-never forms all logits. JoeyNMT takes part where it is installed (it needs an environment of its own, because it asks
-for an old protobuf), with its own loss, and with dropout inside its attention and feed-forward layers, too.
+each sublayer adds; torch.nn.Transformer takes part a second time, with all the dropout that it comes with. They get the
+same batch of 64 pairs of 24 tokens, cross-entropy with label smoothing of 0.1 and AdamW; one step is forward, backward
+and update. Regard comes as it trains, with its own dropout and its own loss, which never forms all logits. JoeyNMT
+takes part where it is installed (it needs an environment of its own, because it asks for an old protobuf), with its own
+loss, and with dropout inside its attention and feed-forward layers, too.
 """
 
 from collections.abc import Callable
@@ -27,14 +28,18 @@ BATCH, LENGTH = 64, 24
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer with a tied embedding and learned positions."""
+    """torch.nn.Transformer with a tied embedding and learned positions.
 
-    def __init__(self) -> None:
+    Args:
+        as_it_comes: with dropout also on attention weights and inside the feed-forward network, as torch has it.
+    """
+
+    def __init__(self, as_it_comes: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
         self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FF_WIDTH, DROPOUT, batch_first=True)
-        for layer in (*self.body.encoder.layers, *self.body.decoder.layers):
+        for layer in () if as_it_comes else (*self.body.encoder.layers, *self.body.decoder.layers):
             layer.dropout.p = 0.0  # inside the feed-forward network
             for attention in (module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)):
                 attention.dropout = 0.0  # on the weights
@@ -141,7 +146,11 @@ def main() -> None:
     """Measures and prints a table."""
     torch.manual_seed(0)
     ours = TransformerConfig.preset("small", vocab_size=VOCABULARY, dropout=DROPOUT, norm_placement="post").build()
-    theirs, hugging_face = TorchTransformer(), marian().train()
+    hugging_face = marian().train()
+
+    def torch_step(as_it_comes: bool) -> Callable[[], None]:
+        model = TorchTransformer(as_it_comes)
+        return stepper(model, lambda batch: cross_entropy(model(batch.source_BS, batch.target_BT), batch.next_BT))
 
     def marian_logits(batch: Batch) -> Tensor:
         allowed = batch.source_BS != 0
@@ -151,9 +160,8 @@ def main() -> None:
 
     contenders = {
         "Regard": stepper(ours, lambda batch: translation.loss(ours, batch, SMOOTHING)[0]),
-        "torch.nn.Transformer": stepper(
-            theirs, lambda batch: cross_entropy(theirs(batch.source_BS, batch.target_BT), batch.next_BT)
-        ),
+        "torch.nn.Transformer, dropout as in Regard": torch_step(as_it_comes=False),
+        "torch.nn.Transformer, as it comes": torch_step(as_it_comes=True),
         "Hugging Face Marian": stepper(hugging_face, lambda batch: cross_entropy(marian_logits(batch), batch.next_BT)),
     }
     if (found := joey()) is not None:

@@ -67,3 +67,10 @@ def test_a_name_that_does_not_exist() -> None:
 def test_what_comes_with_the_model_to_begin_with_is_not_asked_for(change) -> None:
     with pytest.raises(ConfigError, match="comes with the model of model.init; leave it out"):
         read("translate/transformer", ["model.init=en-es", change])
+
+
+def test_a_file_with_a_model_to_begin_with_has_no_tokenizer(tmp_path: Path) -> None:
+    text = find("translate/transformer").read_text("utf-8").replace("[model]", '[model]\ninit = "en-es"')
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(ConfigError, match="tokenizer: comes with the model of model.init; leave it out"):
+        read(str(tmp_path / "mine.toml"))

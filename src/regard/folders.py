@@ -70,7 +70,8 @@ def write_text(path: Path, text: str) -> None:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes tensors to a file; what hinders it is an `OSError`, like a full disk for any other file."""
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+        # Hugging Face's library opens files that name their format only
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path}: cannot be written ({error})") from None
 

@@ -112,12 +112,11 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     if isinstance(text, dict) and isinstance(model, dict):
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
-            asked = override({}, overrides)
-            beside = model if "init" in file.get("model", {}) else asked["model"]
-            for name, is_asked in (("tokenizer", "tokenizer" in asked), ("model.preset", "preset" in beside)):
+            asked = data if "init" in file.get("model", {}) else override({}, overrides)
+            for key, is_asked in (("tokenizer", "tokenizer" in asked), ("model.preset", "preset" in asked["model"])):
                 if is_asked:
-                    raise ConfigError([Problem(name, "comes with the model of model.init; leave it out")], str(path))
-            data = {**data, **_initial(beside, path)}
+                    raise ConfigError([Problem(key, "comes with the model of model.init; leave it out")], str(path))
+            data = {**data, **_initial(asked["model"], path)}
         else:
             # a model has the vocabulary of its tokenizer
             size = text.get("vocab_size", TokenizerConfig.vocab_size)

@@ -118,6 +118,11 @@ def test_a_look_in_letters_and_as_a_picture(folder: Path) -> None:
     result = regard(folder, "look", "-m", "mine", "May 5, 1955", "-o", "new/look.png")
     assert result.returncode == 0, result.stderr
     assert (folder / "new/look.png").read_bytes().startswith(b"\x89PNG")
+    result = regard(folder, "look", "-m", "mine", "May 5, 1955", "--view", "grid", "-o", "new/page.html")
+    assert result.returncode == 0, result.stderr
+    page = (folder / "new/page.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "view=heads" in page
 
 
 def test_a_text_of_thousands_of_tokens_does_not_harm_the_others(folder: Path) -> None:
@@ -160,6 +165,8 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
         (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p is a probability above 0"),
         (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: no such format for a picture; let it end in"),
         (["translate", "--model", "mine", "x", "--top-k", "3"], "--top-k is for --sample; add it, or leave this out"),
+        (["look", "--model", "mine", "x", "--view", "grid"], "a view of grid needs a picture to be drawn in"),
+        (["look", "--model", "mine", "x", "--layer", "y"], "no attention is at 'y'; this model has 'encoder.layers.0"),
         (["look", "--model", "mine", ""], "there is nothing to look at in an empty text"),
         (["train", "translate/transformer", "model.init=nowhere", "run=new"], "no model is at 'nowhere'"),
         (["train", "translate/transformer", "model.init=3", "run=new"], "model.init = 3: should be the name"),

@@ -74,6 +74,7 @@ def test_a_translation_grows_line_by_line(client, explorer) -> None:
     [
         ("/api/read", b"{", 400, "a question should be a JSON object"),
         ("/api/read", b"[]", 400, "a question should be a JSON object"),
+        ("/api/read", b"[" * 200_000, 400, "a question should be a JSON object"),
         ("/api/read", b"\xff\xfe", 400, "a question should be a JSON object"),
         ("/api/read", b"{}", 400, "text: Field required"),
         ("/api/grow", b"{}", 400, "text: Field required"),
@@ -105,12 +106,22 @@ def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypa
     assert "secret" in caplog.text
 
 
-@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"host": ""}, {"origin": "http://evil.example"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": ""},
+        {"host": "["},
+        {"origin": "http://evil.example"},
+        {"origin": "http://localhost:3000"},
+    ],
+)
 def test_another_site_cannot_ask(client, headers) -> None:
     response = client.post("/api/model", headers=headers, json={})
     assert response.status_code == 400
     assert response.json() == {"error": "this server has another name"}
-    assert client.post("/api/model", headers={"origin": "http://localhost:7007"}, json={}).status_code == 200
+    same = {"origin": "http://localhost:7007", "host": "localhost:7007"}
+    assert client.post("/api/model", headers=same, json={}).status_code == 200
 
 
 def waiting_app(seconds: float):

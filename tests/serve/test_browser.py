@@ -76,7 +76,7 @@ def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None
     page.goto(address)
     ready(page, "translate")
     page.get_by_label("Text").fill("I see a red house.")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
     page.get_by_role("button", name="casa", exact=True).hover()
     expect(page.locator(".note").first).to_have_text(re.compile(r"^“casa” looked at “house\.” \d+ %"))
@@ -92,7 +92,7 @@ def test_another_translation_can_be_chosen_or_given(page, address) -> None:
     page.get_by_role("button", name="Nosotros estamos comiendo pan.").click()
     expect(page.get_by_role("button", name="Nosotros", exact=True)).to_be_visible()
     page.get_by_label("Output").fill("Comemos pan.")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("button", name="Comemos", exact=True)).to_be_visible()
     assert "target=Comemos+pan." in page.url
 
@@ -241,7 +241,7 @@ def test_tabs_obey_the_arrow_keys(page, address) -> None:
 def test_a_new_sentence_gets_a_new_output(page, address) -> None:
     see(page, address, "translate", target="Comemos pan.")
     page.get_by_label("Text").fill("I see a red house.")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
     assert "target" not in page.url
 
@@ -268,6 +268,37 @@ def test_what_went_wrong_can_be_undone(page, address) -> None:
     page.get_by_role("button", name="Start this view again").click()
     ready(page, "whatif")
     expect(page.get_by_role("heading", name="Change something")).to_be_visible()
+
+
+def test_what_is_typed_survives_another_change(page, address) -> None:
+    see(page, address, "whatif")
+    page.get_by_label("Read this instead").fill("We are eating apples.")
+    page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
+    expect(page.get_by_text("log p of the output at hand")).not_to_contain_text("(0.000)")
+    expect(page.get_by_label("Read this instead")).to_have_value("We are eating apples.")
+
+
+def test_the_keyboard_keeps_its_place(page, address) -> None:
+    see(page, address, "walk")
+    page.get_by_role("button", name="decoder.layers.0 DecoderLayer").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".steps")
+    assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
+    see(page, address, "heads")
+    page.locator(".matrix").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter", "ArrowDown"):
+        page.keyboard.press(key)
+        ready(page, "heads")
+    expect(page.locator(".matrix")).to_have_attribute("aria-label", re.compile("^pan →"))
+
+
+def test_an_error_is_in_sight(page, address) -> None:
+    see(page, address, "heads")
+    page.evaluate("scrollTo(0, 0)")
+    page.get_by_label("Text").fill("")
+    page.get_by_role("button", name="Look", exact=True).click()
+    expect(page.get_by_role("status")).to_be_in_viewport()
+    expect(page.get_by_role("status")).to_contain_text("nothing to look at")
 
 
 def test_the_skip_link_leaves_the_view_as_it_is(page, address) -> None:

@@ -190,3 +190,9 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
     ):
         with pytest.raises(ValueError, match="tokens are more than can be looked at here at once: 5"):
             explorer.answer(verb, arguments)
+
+
+def test_a_text_of_as_many_tokens_as_are_allowed_can_be_looked_at(monkeypatch) -> None:
+    explorer = make()
+    monkeypatch.setattr(module, "TOKENS", explorer.subject.count("the child"))
+    assert explorer.answer("read", {"text": "the child", "target": "we"})["said"]

@@ -97,6 +97,10 @@ def test_every_question_has_an_answer(causal) -> None:
             assert explorer.answer("walk", {**asked, "path": part["path"], "token": token})["steps"]
     for verb in ("read", "heads", "what-if"):
         json.dumps(explorer.answer(verb, asked), allow_nan=False)
+    assert explorer.answer("what-if", {**asked, "other": "abc"})["given"] is None
+    assert explorer.answer("what-if", {**asked, "other": "edcba"})["given"] is not None
+    with pytest.raises(ValueError, match="the output is not as long as"):
+        explorer.answer("read", {**asked, "target": "ab"})
     assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
     rolled = explorer.answer("rollout", {**asked, "asks": "text", "answers": "text"}).values
     assert_same(rolled.sum(1), torch.ones(5, dtype=torch.float64))

@@ -91,7 +91,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bits(straight: Path, tmp_pat
     assert weights(run) == weights(straight)
     assert weights(run, "model") == weights(straight, "model")
     same = [(path / "log.jsonl").read_text().splitlines() for path in (run, straight)]
-    kept = [[json.loads(line) for line in lines if "valid_loss" in line] for lines in same]
+    kept = [[json.loads(line) for line in lines if "valid_loss" in line or "pairs" in line] for lines in same]
     assert kept[0] == kept[1]
 
 
@@ -103,7 +103,9 @@ def test_killed_without_warning_it_ends_with_the_same_bits(straight: Path, tmp_p
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         begun = max((run / "checkpoints").glob("step-*"), default=run)
-        while max((run / "checkpoints").glob("step-*"), default=run) == begun and time.monotonic() < deadline:
+        while max((run / "checkpoints").glob("step-*"), default=run) == begun:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         time.sleep(more)
         assert process.poll() is None
@@ -130,7 +132,7 @@ def test_a_full_disk_while_saving_keeps_the_checkpoint_before(straight: Path, tm
     run = tmp_path / "full"
     training = start(run)
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     with monkeypatch.context() as patch:
@@ -210,7 +212,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path: Pa
         training.model.target_embedding.weight[5] = float("nan")
     with pytest.raises(ValueError, match=r"the loss of step 0 is not a finite number; the batch is in .*bad-batch"):
         training.train()
-    assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {"source_BS", "target_BT", "next_BT"}
+    assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {"source_BS.0", "target_BT.0", "next_BT.0"}
 
 
 def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
@@ -355,6 +357,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path
     with pytest.raises(ValueError, match=r"the gradient of step 0 is not a finite number"):
         training.train()
     assert all(torch.equal(p, before[name]) for name, p in training.model.named_parameters())
+    assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 3  # of two batches that make a step
 
 
 def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path) -> None:
@@ -362,6 +365,22 @@ def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path)
     with pytest.raises(ValueError, match="is a model's folder, not a run's; choose another folder with run="):
         start(tmp_path / "model")
     assert library.load(str(tmp_path / "model"))
+
+
+def test_a_folder_that_holds_a_model_of_ours_or_others_is_not_begun_in(straight: Path, tmp_path: Path) -> None:
+    shutil.copytree(straight / "model", tmp_path / "work" / "model")
+    with pytest.raises(ValueError, match="is not a run's folder, but holds a model or parts of one"):
+        start(tmp_path / "work")
+    assert weights(tmp_path / "work", "model") == weights(straight, "model")
+
+
+def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    older, newer = sorted((run / "checkpoints").iterdir())
+    shutil.rmtree(older)
+    newer.rename(newer.with_name(f".{newer.name}.old"))
+    assert start(run).is_over
 
 
 def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:
@@ -419,6 +438,6 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
 
 
 def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
-    changes = ["model.positions=learned", "model.context=128"]
-    with pytest.raises(ValueError, match="data.longest = 128 is more than the 127 tokens that the model can take"):
+    changes = ["model.positions=learned", "model.context=4"]
+    with pytest.raises(ValueError, match=r"a sentence of \d+ tokens and its end are more than the model can take, 4"):
         Training(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

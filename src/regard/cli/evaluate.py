@@ -36,12 +36,13 @@ def evaluate(
     from regard.data.text import pairs
     from regard.evaluation import bleu
     from regard.library import load
+    from regard.tasks.documents import one_line
 
     translator = load(model)
     tests = list(pairs(source, reference))
     found = [best[0].text for best in translator.translate([text for text, _ in tests], beam=beam, penalty=penalty)]
     if output is not None:
-        output.write_text("".join(f"{text}\n" for text in found), "utf-8")
+        output.write_text("".join(f"{one_line(text)}\n" for text in found), "utf-8")
     scores = bleu.score(found, [text for _, text in tests], lowercase=lowercase)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scores)))

@@ -1,5 +1,6 @@
 """`regard explore`: a model, opened up in a browser."""
 
+import threading
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +37,7 @@ def explore(
     def ready(url: str) -> None:
         typer.echo(f"The explorer is at {url} (Ctrl-C ends it)")
         if browser:
-            webbrowser.open(url)
+            # beside the server, which a browser of the terminal waits for
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     serve(Explorer(load(model), Path(model).name, text), host, port, ready)

@@ -54,7 +54,8 @@ def look(
         from regard.serve import page
         from regard.serve.explorer import Explorer
 
-        name = "translate" if view == "matrix" and layer is None else "positions" if view == "positions" else "heads"
+        is_mean = view == "matrix" and layer is None and head is None
+        name = "translate" if is_mean else "positions" if view == "positions" else "heads"
         chosen = {"target": target, "path": layer, "head": head, "words": None if tokens else 1}
         address = {"view": name, "text": text, **{key: str(x) for key, x in chosen.items() if x is not None}}
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -74,13 +74,13 @@ def encoded(
         key: a hash of all that `read` depends on.
         longest: pairs with more tokens than this on a side are dropped.
     """
-    recipe = json.dumps([1, key, source.to_json(), target.to_json(), longest])  # 1: the version of the format
+    recipe = json.dumps([2, key, source.to_json(), target.to_json(), longest])  # 2: the version of the format
     folder = cache / hashlib.sha256(recipe.encode()).hexdigest()[:32]
     if folder.exists():
         try:
             return Corpus(folder)
-        except (OSError, ValueError, TypeError, EOFError):
-            shutil.rmtree(folder)  # damaged, by a loss of power perhaps: it is made again
+        except (FileNotFoundError, ValueError, TypeError, EOFError):
+            _remove(folder)  # damaged, by a loss of power perhaps: it is made again
     aside = cache / f"{folder.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -92,6 +92,15 @@ def encoded(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return Corpus(folder)
+
+
+def _remove(folder: Path) -> None:
+    bad = folder.with_name(f"{folder.name}.bad.{os.getpid()}")
+    try:
+        folder.rename(bad)  # so that no other process removes what was just made again
+    except FileNotFoundError:
+        return
+    shutil.rmtree(bad)
 
 
 def _move(aside: Path, folder: Path) -> None:

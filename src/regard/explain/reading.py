@@ -101,9 +101,9 @@ class Reading:
         said_BT1 = torch.tensor(self.said.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
         return logits_BTV.log_softmax(-1).gather(2, said_BT1)[..., 0].cpu()
 
-    def chances(self, count: int = 5) -> list[Chance]:
-        """For each token said, how probable it was and what else was."""
-        logs_TV = self.run()[0].log_softmax(-1).cpu()
+    def chances(self, logits_BTV: Tensor, count: int = 5) -> list[Chance]:
+        """For each token said, how probable it was and what else was, given logits."""
+        logs_TV = logits_BTV[0].log_softmax(-1).cpu()
         best = logs_TV.topk(min(count, logs_TV.size(1)), dim=1)
         result = []
         for logs_V, token, values, others in zip(logs_TV, self.said.tokens, *best, strict=True):

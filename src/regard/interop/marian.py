@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from regard.data.tokenizer import BEGIN, END, FOREIGN, PAD, Tokenizer
-from regard.folders import read_tensors
+from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
@@ -199,7 +198,7 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
     config = read_config(theirs, order)
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
     if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
-        if any(ids != sorted(ids) for ids in (order.source, order.target)):
+        if any(ids != list(range(len(ids))) for ids in (order.source, order.target)):
             raise ValueError(
                 f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
             )
@@ -247,8 +246,7 @@ def write(
         raise ValueError(f"Marian has no {', '.join(differing)}; a model trained with {remedy} can be converted")
     bias = weights.get("output_bias", torch.zeros(config.vocab_size))
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
-    theirs = {name: tensors[mine].clone().contiguous() for name, mine in names(config).items()}
-    save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
+    write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
     about = {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",

@@ -83,6 +83,7 @@ class Bounded:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
+                await Response(status_code=400)(scope, receive, send)  # which nobody reads
                 return
             body, more = body + message.get("body", b""), message.get("more_body", False)
             if len(body) > self.limit:
@@ -118,8 +119,8 @@ def make_app(
 
     @app.middleware("http")
     async def with_manners(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        named = [request.headers.get("host", ""), *filter(None, [request.headers.get("origin")])]
-        if hosts and not all(urlsplit(name if "//" in name else f"//{name}").hostname in hosts for name in named):
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if (hosts and _name(host) not in hosts) or (origin and origin.partition("//")[2] != host):
             response: Response = JSONResponse({"error": "this server has another name"}, 400)
         else:
             response = await go_on(request)
@@ -164,11 +165,15 @@ def make_app(
     @app.post("/api/page")
     async def save(request: Request) -> HTMLResponse:
         view = understood(View, await _arguments(request))
-        answered = [
-            (verb, arguments, await worker.do(partial(explorer.answer, verb, arguments)))
-            for verb, arguments in view.asked
-        ]
-        return HTMLResponse(page.saved(view.address, answered))
+        try:
+            async with asyncio.timeout(seconds):
+                answered = [
+                    (verb, arguments, await worker.do(partial(explorer.answer, verb, arguments)))
+                    for verb, arguments in view.asked
+                ]
+        except TimeoutError:
+            raise HTTPException(503, f"the view could not be saved within {seconds:g} seconds") from None
+        return HTMLResponse(await asyncio.to_thread(page.saved, view.address, answered))
 
     @app.post("/api/{verb}")
     async def ask(verb: str, request: Request) -> Response:
@@ -216,10 +221,18 @@ def _headers() -> dict[str, str]:
     }
 
 
+def _name(host: str) -> str | None:
+    """The name in a Host header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
 async def _arguments(request: Request) -> dict[str, Any]:
     try:
         arguments = json.loads(await request.body() or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
         raise HTTPException(400, "a question should be a JSON object")

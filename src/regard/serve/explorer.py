@@ -211,10 +211,13 @@ class Explorer:
         text = question.text if question.other is None else question.other
         _check(self.subject.count(text))
         reading = self._reading(question)
-        before = {"own": _spoken(self._reading(Text(text=question.text))), "original": _spoken(reading)}
+        original = _spoken(reading)
+        own = original if question.target is None else _spoken(self._reading(Text(text=question.text)))
         with question.change.made(self.subject.model):
-            given, changed = self.subject.reading(text, reading.answer), self.subject.reading(text)
-            return {**before, "given": _spoken(given), "changed": _spoken(changed)}
+            changed, given = self.subject.reading(text), self.subject.reading(text, reading.answer)
+            # where what is said goes with what is read, token by token, another text may have no room for it
+            then = {"given": _spoken(given) if _fits(given) else None, "changed": _spoken(changed)}
+        return {"own": own, "original": original, **then}
 
     def heads(self, question: Text) -> Answer:
         """Which heads matter, where things come from in the end, and when the answer was known."""
@@ -267,8 +270,14 @@ class Explorer:
         _check(self.subject.count(question.text))
         own = self._own(question.text, N_BEST) if question.target is None else ()
         reading = self.subject.reading(question.text, own[0].tokens if own else question.target)
-        _check(max(len(stream.tokens) for stream in reading.streams.values()))
+        _check(max(len(stream.tokens) for stream in reading.streams.values()) - 1)  # the end is not counted
+        if not _fits(reading):
+            raise ValueError("the output is not as long as this model's output for the text would be")
         return reading
+
+
+def _fits(reading: Reading) -> bool:
+    return len(reading.said.tokens) == len(reading.streams[reading.speaker].tokens)
 
 
 def _check(length: int) -> None:
@@ -286,7 +295,8 @@ def _alignment(reading: Reading) -> dict[str, Any] | None:
 
 def _spoken(reading: Reading) -> dict[str, Any]:
     """What is said, token by token, and how probable it was."""
-    chances = reading.chances()
+    logits_BTV = reading.run()
+    chances = reading.chances(logits_BTV)
     others = [
         zip(reading.pieces([token for token, _ in chance.others]), [p for _, p in chance.others], strict=True)
         for chance in chances
@@ -295,7 +305,7 @@ def _spoken(reading: Reading) -> dict[str, Any]:
         **_shown(reading.said),
         "probabilities": [_short(chance.probability) for chance in chances],
         "others": [[[piece, _short(p)] for piece, p in pairs] for pairs in others],
-        "log_probability": _short(float(reading.log_probabilities(reading.run()).sum())),
+        "log_probability": _short(float(reading.log_probabilities(logits_BTV).sum())),
     }
 
 

@@ -26,24 +26,28 @@ class Translated:
 
     def translation(self, rank: int) -> str:
         """The text with every sentence translated, by its best translation or the one of that rank."""
-        # a line stays one line, whatever the model writes
-        texts = [re.sub(r"[\r\n]+", " ", translations[rank].text) for translations in self.found]
-        return self.document.with_sentences(texts)
+        return self.document.with_sentences([one_line(translations[rank].text) for translations in self.found])
 
     def pharaoh(self, rank: int) -> str:
         """Which word of the text stands for which word of its translation, as `0-0 1-2`."""
         chosen = [translations[rank] for translations in self.found]
         target_gaps = self.document.gaps_for([translation.text for translation in chosen])
         links, source, target = [], 0, 0
-        for translation, gap, target_gap in zip(chosen, self.document.gaps, target_gaps, strict=False):
+        parts = zip(self.document.sentences, chosen, self.document.gaps, target_gaps, strict=False)
+        for sentence, translation, gap, target_gap in parts:
             assert translation.alignment is not None
             # in a script without spaces, two sentences may meet in one word
             source -= bool(source and not gap)
             target -= bool(target and not target_gap)
             links += [f"{i + source}-{j + target}" for i, j in translation.alignment.links()]
-            source += len(translation.alignment.source)
+            source += len(sentence.encode().split())  # not those of the alignment: a long sentence may have been cut
             target += len(translation.alignment.target)
         return " ".join(links)
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, so that a line stays one, whatever a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)
 
 
 def translate_texts(

@@ -196,11 +196,11 @@ class Translator:
     @torch.no_grad()
     def grow(self, text: str) -> Iterator[str]:
         """The most probable next token, one after the other: the translation as it grows."""
-        (source,) = self.source.encode([text])
+        source = self._fitting(self.source.encode([text])[0])
         if not source:
             return
         state, tokens = self.model.start(pad([source], after=END).to(self.device)), [BEGIN]
-        for _ in range(2 * len(source) + 20):
+        for _ in range(min(2 * len(source) + 20, self._room)):
             logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
             tokens.append(int(logits_BV.argmax()))
             if tokens[-1] == END:

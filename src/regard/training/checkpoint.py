@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.folders import read_tensors, verify, write_tensors, write_whole
+from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 
 
 def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:
@@ -23,20 +23,20 @@ def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str
         (aside / "state.json").write_text(json.dumps(state), "utf-8")
 
     write_whole(run / "checkpoints" / f"step-{step:09d}", fill)
-    for folder in _all(run)[:-kept]:
+    for folder in every(run)[:-kept]:
         shutil.rmtree(folder)
 
 
 def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The newest checkpoint that is whole, or None if there are none at all; damaged ones are named."""
-    for folder in reversed(_all(run)):
+    for folder in reversed(every(run)):
         try:
             verify(folder)
         except ValueError as error:
             warn(f"{error}; looking for the checkpoint before it")
             continue
         return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
-    if _all(run):
+    if every(run):
         raise ValueError(f"no checkpoint of {run} is whole; to begin anew, remove the folder or choose another run=...")
     return None
 
@@ -45,7 +45,7 @@ def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dic
     """The mean of the tensors whose names begin so, over the last checkpoints that are whole."""
     sums: dict[str, Tensor] = {}
     found = 0
-    for folder in _all(run)[-count:]:
+    for folder in every(run)[-count:]:
         try:
             verify(folder)
         except ValueError as error:
@@ -58,5 +58,8 @@ def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dic
     return {name.removeprefix(prefix): (total / found).to(total.dtype) for name, total in sums.items()}
 
 
-def _all(run: Path) -> list[Path]:
+def every(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, the oldest first."""
+    for old in (run / "checkpoints").glob(".step-*.old"):
+        restore(old.with_name(old.name.removeprefix(".").removesuffix(".old")))
     return sorted((run / "checkpoints").glob("step-*"))

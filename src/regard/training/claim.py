@@ -8,6 +8,7 @@ from typing import Any
 from regard.config import parse
 from regard.folders import write_text
 from regard.recipe import Recipe
+from regard.training import checkpoint
 
 TEXT = "text.json"
 OTHER = "choose another folder with run=..., or remove this one"
@@ -22,8 +23,11 @@ def claim(run: Path, recipe: Recipe) -> None:
     path, mine = run / "recipe.json", json.loads(recipe.to_json())
     if (run / "config.json").exists():
         raise ValueError(f"{run} is a model's folder, not a run's; {OTHER}")
-    has_checkpoints, has_model = any(run.glob("checkpoints/step-*")), (run / "model").exists()
-    if (has_checkpoints or has_model) and path.exists():
+    has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
+    tokenizers = list(run.glob("tokenizer*.json"))
+    if not path.exists() and (has_checkpoints or has_model or tokenizers):
+        raise ValueError(f"{run} is not a run's folder, but holds a model or parts of one; {OTHER}")
+    if has_checkpoints or has_model:
         differing = [key for key in _differing(_resolved(path), mine) if key not in _MAY_CHANGE]
         if differing:
             raise ValueError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
@@ -31,7 +35,7 @@ def claim(run: Path, recipe: Recipe) -> None:
         if (run / "last").exists():
             raise ValueError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
         # an attempt that did not come to anything
-        for stale in [*run.glob("tokenizer*.json"), run / TEXT] if path.exists() else []:
+        for stale in [*tokenizers, run / TEXT]:
             stale.unlink(missing_ok=True)
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, recipe.to_json())
@@ -40,9 +44,10 @@ def claim(run: Path, recipe: Recipe) -> None:
 def claim_text(run: Path, keys: Sequence[str]) -> None:
     """Makes sure that the run goes on with the text it began with; the keys are hashes of all it depends on."""
     path, mine = run / TEXT, json.dumps(list(keys), indent=2)
-    if path.exists() and path.read_text("utf-8") != mine:
+    if not path.exists():
+        write_text(path, mine)
+    elif path.read_text("utf-8") != mine:
         raise ValueError(f"the text that {run} is trained on has changed since it began; {OTHER}")
-    write_text(path, mine)
 
 
 def _resolved(path: Path) -> Any:

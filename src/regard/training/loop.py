@@ -87,10 +87,11 @@ class Training:
         self.judge = self.model_config.build().to(self.judge_device) if self.group.is_first else None
         torch.manual_seed(recipe.seed)
         self.model = self.model_config.build()
-        if self.model.limit is not None and recipe.data.longest >= self.model.limit:
+        longest = max(int(part.max()) for batches in (self.batches, self.valid) for part in batches.lengths.values())
+        if self.model.limit is not None and longest > self.model.limit:
             raise ValueError(
-                f"data.longest = {recipe.data.longest} is more than the {self.model.limit - 1} tokens that the model "
-                f"can take; lower it, or raise model.context"
+                f"a sentence of {longest - 1} tokens and its end are more than the model can take, {self.model.limit}; "
+                f"lower data.longest, or raise model.context"
             )
         if recipe.init:
             library.load_tensors(self.model, library.read(recipe.init).weights, f"the weights of {recipe.init}")
@@ -193,6 +194,10 @@ class Training:
         found = checkpoint.load(self.run, self.report.say)
         if found:
             tensors, state = found
+            if missing := [name for name in library.tensors(self.model) if f"model.{name}" not in tensors]:
+                raise ValueError(
+                    f"{self.run}: its checkpoints lack {missing[0]}; they are of another version of Regard"
+                )
             self.state = State(**state)
             self.batches.position = Position(self.state.epoch, self.state.batch)
             for name, own in library.tensors(self.model).items():
@@ -328,7 +333,7 @@ class Training:
             with self.device.autocast():
                 smooth, plain, _ = translation.loss(self.model, batch.to(self.device.torch), self.config.smoothing)
             if not torch.isfinite(smooth):
-                self._stop_for_nan(batch, "loss")
+                self._stop_for_nan([batch], "loss")
             (smooth / tokens).backward()
             total += float(plain)
         # sharded gradients are summed already, where they came about
@@ -336,7 +341,7 @@ class Training:
         self.group.sum_([total, *gradients])
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         if not torch.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
-            self._stop_for_nan(batches[-1], "gradient")
+            self._stop_for_nan(batches, "gradient")
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
@@ -348,9 +353,11 @@ class Training:
                 torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
         return float(total) / tokens, tokens
 
-    def _stop_for_nan(self, batch: Batch, what: str) -> None:
+    def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
         path = self.run / "bad-batch.safetensors"
-        write_tensors(path, vars(batch))
+        if what == "loss" or self.group.is_first:  # a gradient is the same for all
+            tensors = {f"{name}.{i}": x for i, batch in enumerate(batches) for name, x in vars(batch).items()}
+            write_tensors(path, tensors)
         raise ValueError(
             f"the {what} of step {self.state.step:,} is not a finite number; the batch is in {path}. "
             f"Another run=... with a lower train.learning_rate or a longer train.warmup may help"

@@ -31,7 +31,7 @@ class Report:
     def open(self, path: Path, step: int) -> None:
         """Goes on with the log at a step: lines of later steps belong to work that was lost."""
         self.path = path
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        lines = path.read_text("utf-8").splitlines() if step and path.exists() else []
         kept = []
         for line in lines:
             try:

@@ -15,7 +15,7 @@ export function ask(verb, args = {}) {
   if (!kept.has(key)) {
     const answer = isSaved ? recall(key) : post(verb, args).then(unpack);
     kept.set(key, answer);
-    answer.catch(() => kept.delete(key)); // so that it can be asked again
+    answer.catch(() => kept.delete(key) && noted.delete(key)); // so that it can be asked again
     if (kept.size > KEPT) kept.delete(kept.keys().next().value); // the oldest
     return answer;
   }
@@ -40,6 +40,15 @@ export async function grow(text, show) {
 /** Forgets which questions were asked, when another view begins. */
 export function beginView() {
   noted = new Map();
+}
+
+/** Waits until all that was asked is answered, whatever else comes to be asked meanwhile. */
+export async function settled() {
+  for (let count = -1; count !== noted.size; ) {
+    count = noted.size;
+    await Promise.allSettled([...noted.keys()].map((key) => kept.get(key)));
+    await new Promise((resolve) => setTimeout(resolve)); // an answer may lead to the next question
+  }
 }
 
 /** One HTML file with this view and all the answers in it. */

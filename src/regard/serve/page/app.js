@@ -1,6 +1,6 @@
 // The page: the sentence at hand, six views of it, and an address that says which of them is shown and how.
 
-import { ask, beginView, isSaved, page, savedAddress } from "regard/api.js";
+import { ask, beginView, isSaved, page, savedAddress, settled } from "regard/api.js";
 import { element } from "regard/draw.js";
 import * as heads from "regard/heads.js";
 import * as matter from "regard/matter.js";
@@ -23,6 +23,7 @@ const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong 
 
 const [main, tabs, status] = ["main", "tabs", "status"].map((id) => document.getElementById(id));
 const form = document.getElementById("sentence");
+const save = document.getElementById("save");
 let state = read();
 let filled = null;
 let turn = 0;
@@ -36,7 +37,7 @@ function read() {
 /** Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows. */
 function go(given) {
   let changes = typeof given === "function" ? given(state) : given;
-  const isSmall = Object.keys(changes).every((name) => !LARGE.includes(name));
+  const isSmall = Object.keys(changes).every((name) => !LARGE.includes(name) || `${changes[name] ?? ""}` === (state[name] ?? ""));
   if ("text" in changes || "target" in changes) changes = { ...Object.fromEntries(PLACES.map((name) => [name, null])), ...changes };
   state = Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null));
   const address = `#${new URLSearchParams(state)}`;
@@ -63,7 +64,9 @@ async function show() {
     tab.tabIndex = chosen ? 0 : -1;
   }
   const keepsPlace = main.dataset.view === view;
+  const wasInside = main.contains(document.activeElement);
   main.dataset.busy = "true";
+  save.disabled = true;
   beginView();
   try {
     const model = await ask("model");
@@ -76,14 +79,20 @@ async function show() {
     const drawn = await VIEWS[view][1].draw({ model, state, go, question, isCurrent: () => mine === turn });
     if (mine !== turn) return;
     const focused = keepsPlace ? document.activeElement?.dataset?.focus : undefined;
+    const typed = [...main.querySelectorAll("input[type=text]")].filter((input) => input.value !== input.defaultValue);
     const scrolled = [...main.querySelectorAll("[data-scroll]")].map((box) => [box.dataset.scroll, box.scrollLeft, box.scrollTop]);
     main.replaceChildren(...drawn);
     if (keepsPlace) {
       for (const [name, left, top] of scrolled) {
         main.querySelector(`[data-scroll="${CSS.escape(name)}"]`)?.scrollTo(left, top);
       }
+      for (const { name, value } of typed) {
+        const input = main.querySelector(`input[name="${CSS.escape(name)}"]`);
+        if (input) input.value = value;
+      }
       if (focused) main.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
+    if (wasInside && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
     status.textContent = "";
     status.className = "";
   } catch (error) {
@@ -97,6 +106,7 @@ async function show() {
   }
   main.dataset.view = view;
   delete main.dataset.busy;
+  settled().then(() => mine === turn && (save.disabled = false));
 }
 
 for (const [name, [title]] of Object.entries(VIEWS)) {
@@ -127,7 +137,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address is for the view
   main.focus();
 });
-document.getElementById("save").addEventListener("click", async () => {
+save.addEventListener("click", async () => {
   const blob = await page(`${new URLSearchParams(state)}`).catch((error) => {
     status.textContent = error.message;
     status.className = "error";
@@ -138,7 +148,7 @@ document.getElementById("save").addEventListener("click", async () => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
 if (isSaved) {
-  document.getElementById("save").remove();
+  save.remove();
   for (const control of form.elements) control.disabled = true;
 }
 show();

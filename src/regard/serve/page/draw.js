@@ -1,6 +1,7 @@
 // Pictures: matrices, lines between tokens, strips of numbers. Colours read the same with and without colour vision.
 
 const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
+const LABEL = 16; // letters of a label, at most
 const SMALL = 72; // dots of a thumbnail, at most
 const BELOW = "#2166ac";
 const ABOVE = "#d9720d";
@@ -84,24 +85,26 @@ export const label = (piece) => piece.trim() || "·";
  * that hundreds of tokens scroll smoothly. Arrow keys move from cell to cell.
  *
  * @param {{name: string, rows: string[], columns: string[], at: (row: number, column: number) => number,
- *   colour?: (value: number) => string, chosen?: number[], tell?: (text: string) => void,
+ *   colour?: (value: number) => string, chosen?: number[], cell?: number, tell?: (text: string) => void,
  *   choose?: (row: number, column: number) => void}} options
  */
-export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, choose }) {
-  const cell = rows.length > 64 || columns.length > 64 ? 12 : 26;
-  const left = Math.min(140, 14 + 8 * Math.max(...rows.map((row) => row.length), 1));
-  const top = Math.min(140, 14 + 7 * Math.max(...columns.map((column) => column.length), 1));
-  const lean = columns.length ? Math.max(0, 0.5 * top - cell / 2) : 0; // the last label leans over the edge
+export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, choose, cell = fitting(rows, columns) }) {
+  const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
+  const left = 12 + widest(rows, font);
+  const slanted = widest(columns, font);
+  const top = 14 + 0.87 * slanted;
+  const lean = Math.max(0, 0.5 * slanted + 10 - cell / 2); // the last label leans over the edge
   const [width, height] = [left + cell * columns.length + lean + 1, top + cell * rows.length + 1];
   const canvas = element("canvas", { class: "sticky" });
   const room = element("div", {}, canvas);
   Object.assign(room.style, { width: `${width}px`, height: `${height}px` });
   const box = element(
     "div",
-    { class: "matrix", tabindex: 0, role: "img", "data-focus": name, "data-scroll": name, "aria-label": describe() },
+    { class: "matrix", tabindex: 0, role: "application", "aria-roledescription": "matrix", "data-focus": name, "data-scroll": name, "aria-label": describe() },
     room,
   );
-  let current = chosen ?? null;
+  const place = JSON.stringify([name, rows, columns]);
+  let current = chosen ?? places.get(place) ?? null;
 
   function describe() {
     return `${name}: ${rows.length} rows, ${columns.length} columns; arrow keys move from cell to cell`;
@@ -118,7 +121,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     const style = getComputedStyle(box);
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
-    pen.font = `${Math.min(13, cell)}px ${style.fontFamily}`;
+    pen.font = font;
     const [x0, y0] = [box.scrollLeft, box.scrollTop];
     const [firstColumn, firstRow] = [Math.floor(x0 / cell), Math.floor(y0 / cell)];
     const lastColumn = Math.min(columns.length - 1, Math.ceil((x0 + w - left) / cell));
@@ -145,7 +148,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     pen.textBaseline = "middle";
     for (let row = firstRow; row <= lastRow; row++) {
       const y = top + (row + 0.5) * cell - y0;
-      if (y > top) pen.fillText(short(rows[row], 16), left - 6, y);
+      if (y > top) pen.fillText(short(rows[row]), left - 6, y);
     }
     pen.textAlign = "left";
     for (let column = firstColumn; column <= lastColumn; column++) {
@@ -154,7 +157,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
       pen.save();
       pen.translate(x, top - 6);
       pen.rotate(-Math.PI / 3);
-      pen.fillText(short(columns[column], 18), 0, 0);
+      pen.fillText(short(columns[column]), 0, 0);
       pen.restore();
     }
   }
@@ -163,6 +166,8 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return;
     if (current?.[0] === row && current?.[1] === column) return;
     current = [row, column];
+    places.clear(); // the one that the keys moved in last is enough
+    places.set(place, current);
     const text = `${rows[row]} → ${columns[column]}: ${number(at(row, column))}`;
     box.title = text;
     box.setAttribute("aria-label", text);
@@ -201,7 +206,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
       event.preventDefault();
       if (current) move(current[0] + step[0], current[1] + step[1]);
       else move(0, 0);
-      reveal(...current);
+      if (current) reveal(...current);
     } else if (event.key === "Enter" && current) choose?.(...current);
   });
   box.addEventListener("scroll", () => requestAnimationFrame(paint), { passive: true });
@@ -210,7 +215,16 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
   return box;
 }
 
-const short = (text, longest) => (text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
+const places = new Map();
+const fitting = (rows, columns) => (rows.length > 64 || columns.length > 64 ? 12 : 26);
+const short = (text) => ([...text].length > LABEL ? `${[...text].slice(0, LABEL - 1).join("")}…` : text);
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** How wide the widest of some labels is. */
+function widest(labels, font) {
+  ruler.font = font;
+  return labels.reduce((most, text) => Math.max(most, ruler.measureText(short(text)).width), 8);
+}
 
 /** A matrix without words, to be recognised by its look. */
 export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
@@ -240,10 +254,12 @@ export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
 /** Lines from the tokens that ask to the tokens that answer, as thick as the weight; one token's alone when it is chosen. */
 export function lines({ name, rows, columns, at, row, choose }) {
   const pitch = 24;
+  const edge = 12 + widest(rows, "13px system-ui, sans-serif");
+  const width = edge + 140 + widest(columns, "13px system-ui, sans-serif");
   const height = pitch * Math.max(rows.length, columns.length) + 8;
   const y = (i) => 4 + pitch * (i + 0.5);
   const strokes = drawing("g");
-  const svg = drawing("svg", { viewBox: `0 0 360 ${height}`, class: "lines", role: "group", "aria-label": name }, strokes);
+  const svg = drawing("svg", { viewBox: `0 0 ${width} ${height}`, class: "lines", role: "group", "aria-label": name }, strokes);
 
   function paint(chosen) {
     strokes.replaceChildren();
@@ -252,7 +268,7 @@ export function lines({ name, rows, columns, at, row, choose }) {
       for (let c = 0; c < columns.length; c++) {
         const weight = at(r, c);
         if (!(weight > 0.02)) continue;
-        const stroke = { x1: 122, y1: y(r), x2: 238, y2: y(c), "stroke-width": 0.5 + 3.5 * weight, "stroke-opacity": Math.min(1, 0.15 + weight) };
+        const stroke = { x1: edge, y1: y(r), x2: edge + 120, y2: y(c), "stroke-width": 0.5 + 3.5 * weight, "stroke-opacity": Math.min(1, 0.15 + weight) };
         strokes.append(drawing("line", stroke));
       }
     }
@@ -265,17 +281,23 @@ export function lines({ name, rows, columns, at, row, choose }) {
     const node = drawing(
       "text",
       {
-        x: 116, y: y(i), "text-anchor": "end", tabindex: 0, role: "button", "data-row": i, "data-focus": `${name} ${i}`,
+        x: edge - 6, y: y(i), "text-anchor": "end", tabindex: i === (row ?? 0) ? 0 : -1, role: "button", "data-row": i, "data-focus": `${name} ${i}`,
         "aria-label": `${text} looks at ${most(columns, at, i)}`,
         onpointerenter: () => paint(i), onpointerleave: () => paint(row), onfocus: () => paint(i), onblur: () => paint(row),
         onclick: () => choose(i === row ? null : i),
-        onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), choose(i === row ? null : i)),
+        onkeydown: (event) => {
+          const next = { ArrowDown: i + 1, ArrowUp: i - 1 }[event.key];
+          if (next !== undefined) svg.querySelector(`[data-row="${next}"]`)?.focus();
+          else if (event.key === "Enter" || event.key === " ") choose(i === row ? null : i);
+          else return;
+          event.preventDefault();
+        },
       },
-      short(text, 16),
+      short(text),
     );
     svg.append(node);
   });
-  columns.forEach((text, i) => svg.append(drawing("text", { x: 244, y: y(i) }, short(text, 16))));
+  columns.forEach((text, i) => svg.append(drawing("text", { x: edge + 128, y: y(i) }, short(text))));
   paint(row);
   return svg;
 }
@@ -292,7 +314,7 @@ export function largest(values) {
 
 /** A vector as a strip of colours; the pointer or the arrow keys tell its numbers one by one. */
 export function strip(values, { name, size = largest(values) }) {
-  const canvas = element("canvas", { width: values.length, height: 1, class: "strip", role: "img", tabindex: 0 });
+  const canvas = element("canvas", { width: values.length, height: 1, class: "strip", role: "application", "aria-roledescription": "vector", tabindex: 0 });
   const pen = canvas.getContext("2d");
   values.forEach((value, i) => {
     if (value === null) return;

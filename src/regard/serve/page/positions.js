@@ -27,6 +27,7 @@ export async function draw({ model, state, go }) {
       note,
       matrix({
         name: "Encodings, a row for each position",
+        cell: 11,
         rows: count(shape[0]),
         columns: count(shape[1]),
         at: (row, column) => values[row * shape[1] + column],

@@ -19,12 +19,13 @@ export async function draw({ state, go, question, isCurrent }) {
   }
   const answer = await ask("read", question);
   const own = question.target === undefined ? answer : await ask("read", { text: question.text }).catch(() => answer);
-  const { rows: target, columns: source, weights } = answer.alignment ?? { rows: answer.said.spelled, columns: [], weights: [] };
+  const first = Object.values(answer.streams)[0].spelled;
+  const { rows: target, columns: source, weights } = answer.alignment ?? { rows: answer.said.spelled, columns: first, weights: null };
   const read = source.map((word) => element("span", { class: "word" }, word));
-  const note = element("p", { class: "note", "aria-live": "polite" }, "Point at a word, or move to it with the Tab key.");
-  const chosen = state.word === undefined ? null : Number(state.word);
+  const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention to look at.");
+  const chosen = Number(state.word) in target && weights ? Number(state.word) : null;
 
-  const picture = matrix({
+  const picture = weights && matrix({
     name: "Alignment",
     rows: target,
     columns: source,
@@ -34,9 +35,10 @@ export async function draw({ state, go, question, isCurrent }) {
   });
 
   function look(row) {
+    if (!weights) return;
     read.forEach((word, i) => word.style.setProperty("--weight", row === null ? 0 : weights[row][i]));
     written.forEach((word, i) => word.classList.toggle("chosen", i === row));
-    if (row === null || !source.length) return;
+    if (row === null) return;
     const order = [...source.keys()].sort((a, b) => weights[row][b] - weights[row][a]).slice(0, 3);
     const parts = order.map((i) => `“${source[i]}” ${percent(weights[row][i])}`);
     note.textContent = `“${target[row]}” looked at ${parts.join(", ")}.`;
@@ -53,7 +55,7 @@ export async function draw({ state, go, question, isCurrent }) {
       word,
     ),
   );
-  if (chosen !== null && chosen < target.length) look(chosen);
+  if (chosen !== null) look(chosen);
 
   return [
     section(
@@ -62,7 +64,7 @@ export async function draw({ state, go, question, isCurrent }) {
       element("p", { class: "words", lang: "x-target" }, ...spaced(written)),
       note,
     ),
-    ...(source.length ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
+    ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
     section("How sure it was", tokens(answer.spoken)),
     ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
   ];

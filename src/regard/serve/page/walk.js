@@ -16,7 +16,7 @@ export async function draw({ model, state, go, question }) {
   const heads = Math.max(1, ...model.looks.filter(({ path }) => path.startsWith(`${part.path}.`)).map((look) => look.heads));
   const head = Math.min(Number(state.head ?? 0), heads - 1);
   const { steps } = await ask("walk", { ...question, path: part.path, token, head });
-  crumbs.push(element("button", { type: "button", class: "plain", onclick: () => go({ key: null, step: null }) }, part.path));
+  crumbs.push(element("button", { type: "button", class: "plain", "data-focus": "crumb part", onclick: () => go({ key: null, step: null }) }, part.path));
   crumbs.push(`“${pieces[token]}”`);
   if (heads > 1) crumbs.push(`head ${head}`);
 

@@ -27,12 +27,12 @@ export async function draw({ model, state, go, question }) {
       element(
         "form",
         { class: "controls", onsubmit: (event) => (event.preventDefault(), go({ other: event.target.other.value.trim() || null })) },
-        element("label", {}, "Read this instead ", element("input", { name: "other", value: state.other ?? question.text, "data-focus": "other", autocomplete: "off" })),
-        element("button", {}, "Change"),
-        element("button", { type: "button", onclick: () => go({ off: null, mask: null, scaling: null, positions: null, other: null }) }, "All as it was"),
+        element("label", {}, "Read this instead ", element("input", { type: "text", name: "other", value: state.other ?? question.text, "data-focus": "other", autocomplete: "off" })),
+        element("button", { "data-focus": "change" }, "Change"),
+        element("button", { type: "button", "data-focus": "undo", onclick: () => go({ off: null, mask: null, scaling: null, positions: null, other: null }) }, "All as it was"),
       ),
       switches(model, { off, mask, scaling }, flip),
-      ...model.positions.paths.map((path) => box(`without ${path}`, positions.includes(path), flip("positions", path))),
+      ...model.positions.paths.map((path) => box(`positions: ${path}`, !positions.includes(path), flip("positions", path))),
     ),
     element(
       "div",
@@ -42,10 +42,14 @@ export async function draw({ model, state, go, question }) {
     ),
     section(
       "What it thinks now of the output at hand",
-      element("p", {}, `log p of the output at hand: ${number(answer.original.log_probability)} before, ${number(answer.given.log_probability)} after the change (${number(answer.given.log_probability - answer.original.log_probability)}).`),
-      against(answer.original, answer.given),
+      ...(answer.given ? [compared(answer.original, answer.given), against(answer.original, answer.given)] : [element("p", {}, "It does not fit the other text.")]),
     ),
   ];
+}
+
+function compared(before, after) {
+  const [one, other] = [before.log_probability, after.log_probability];
+  return element("p", {}, `log p of the output at hand: ${number(one)} before, ${number(other)} after the change (${number(other - one)}).`);
 }
 
 function switches(model, { off, mask, scaling }, flip) {

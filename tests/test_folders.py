@@ -80,3 +80,7 @@ def test_a_folder_may_be_the_one_we_are_in(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path / "model")
     restore(Path())
     verify(Path())
+    assert Path("a.txt").read_text() == "one"
+    Path("a.txt").write_text("two")
+    with pytest.raises(ValueError, match="a.txt: damaged"):
+        verify(Path())

@@ -113,9 +113,10 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
             asked = data if "init" in file.get("model", {}) else override({}, overrides)
-            for key, is_asked in (("tokenizer", "tokenizer" in asked), ("model.preset", "preset" in asked["model"])):
-                if is_asked:
-                    raise ConfigError([Problem(key, "comes with the model of model.init; leave it out")], str(path))
+            vain = [*{"tokenizer"} & asked.keys(), *(f"model.{key}" for key in {"preset"} & asked["model"].keys())]
+            if vain:
+                why = "comes with the model of model.init; leave it out"
+                raise ConfigError([Problem(key, why) for key in vain], str(path))
             data = {**data, **_initial(asked["model"], path)}
         else:
             # a model has the vocabulary of its tokenizer

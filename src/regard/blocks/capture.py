@@ -6,7 +6,7 @@ modules are named by their path in the model, such as `decoder.layers.3.cross`; 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
@@ -145,7 +145,8 @@ def intervene(
     with ExitStack() as hooks:
         for pattern, heads in (drop_heads or {}).items():
             for core in find(cores, pattern, "attention").values():
-                hooks.callback(core.register_forward_hook(partial(_silence, heads)).remove)
+                change = partial(_change_found, partial(_without_heads, heads))
+                hooks.callback(core.register_forward_hook(change).remove)
         for core in find(cores, drop_mask, "attention").values():
             hooks.callback(core.register_forward_pre_hook(_see_all).remove)
         for path, core in find(cores, drop_scaling, "attention").items():
@@ -158,6 +159,18 @@ def intervene(
                 raise ValueError(f"{path!r} has no scaling to drop: its scores are no dot products")
         for module in find(position_modules(model), drop_positions, "positions").values():
             hooks.callback(module.register_forward_hook(_say_nothing).remove)
+        yield
+
+
+@contextmanager
+def drop_one_head_each(model: nn.Module, heads: Sequence[tuple[str, int]]) -> Iterator[None]:
+    """Sentence i of a batch does without the i-th of these heads, each an attention path and a number."""
+    cores = attention_cores(model)
+    with ExitStack() as hooks:
+        for path in {path for path, _ in heads}:
+            rows = [i for i, (other, _) in enumerate(heads) if other == path]
+            change = partial(_change_found, partial(_without_one_each, rows, [heads[i][1] for i in rows]))
+            hooks.callback(cores[path].register_forward_hook(change).remove)
         yield
 
 
@@ -183,12 +196,21 @@ def find(modules: Mapping[str, nn.Module], patterns: Patterns, what: str) -> dic
     return {path: m for path, m in modules.items() if any(fnmatchcase(path, pattern) for pattern in patterns)}
 
 
-def _silence(heads: Sequence[int], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
-    found, *rest = output if isinstance(output, tuple) else (output,)
-    if not heads or min(heads) < 0 or max(heads) >= found.size(1):
-        raise IndexError(f"heads should be numbers from 0 to {found.size(1) - 1}, got {list(heads)}")
-    found = found.index_fill(1, torch.tensor(heads, device=found.device), 0.0)
-    return (found, *rest) if rest else found
+def _without_heads(heads: Sequence[int], found_BHTK: Tensor) -> Tensor:
+    if not heads or min(heads) < 0 or max(heads) >= found_BHTK.size(1):
+        raise IndexError(f"heads should be numbers from 0 to {found_BHTK.size(1) - 1}, got {list(heads)}")
+    return found_BHTK.index_fill(1, torch.tensor(heads, device=found_BHTK.device), 0.0)
+
+
+def _without_one_each(rows: Sequence[int], heads: Sequence[int], found_BHTK: Tensor) -> Tensor:
+    return found_BHTK.index_put((torch.tensor(rows), torch.tensor(heads)), found_BHTK.new_zeros(()))
+
+
+def _change_found(change: Callable[[Tensor], Tensor], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+    """Changes what the heads of a core find; its weights, if it gives them, stay."""
+    if isinstance(output, tuple):
+        return (change(output[0]), *output[1:])
+    return change(output)
 
 
 def _see_all(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

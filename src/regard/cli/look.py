@@ -17,7 +17,8 @@ def look(
         typer.Option(help="A matrix; lines between words; a grid of all heads; the model's positions."),
     ] = "matrix",
     layer: Annotated[
-        str | None, typer.Option(help="One attention (`regard describe` lists them); without it, the mean of all.")
+        str | None,
+        typer.Option(help="One attention; an unknown one is told which there are. Without it, the mean of all."),
     ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="One head, from 0; without it, the mean of all.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens, not put together to words.")] = False,

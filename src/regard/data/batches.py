@@ -88,7 +88,7 @@ class Batches:
         for (corpus, weight), first in zip(self.corpora, self.first, strict=False):
             whole, part = divmod(weight, 1)
             drawn += [np.arange(len(corpus)) + first] * int(whole)
-            least = 0 if whole or not part else min(1, len(corpus))  # however small its weight, some of it comes
+            least = min(1, len(corpus)) if weight < 1 else 0  # however small its weight, some of it comes
             drawn.append(chance.permutation(len(corpus))[: max(least, round(part * len(corpus)))] + first)
         return chance.permutation(np.concatenate(drawn))
 

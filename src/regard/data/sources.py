@@ -91,8 +91,8 @@ class ParallelConfig(Config):
 
     def _part(self, files: Files, held_out: frozenset[str]) -> Part:
         paths = files.paths()
-        kept = hashlib.sha256(json.dumps(sorted(held_out)).encode()).hexdigest()
-        key = f"{file_hash(*paths)} without {kept} {self.augment}"
+        left_out = hashlib.sha256(json.dumps(sorted(held_out)).encode()).hexdigest()
+        key = f"{file_hash(*paths)} without {left_out} {self.augment}"
         return Part(lambda: self._read(paths, held_out), key, files.weight)
 
     def _read(self, paths: list[Path], held_out: frozenset[str]) -> Iterator[tuple[str, str]]:

@@ -21,16 +21,9 @@ FORMATS = (".pdf", ".png", ".svg")
 # after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
 FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
-    *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "SimHei", "Noto Sans Arabic", "Noto Naskh Arabic"),
-    *(
-        "Amiri",
-        "Geeza Pro",
-        "Segoe UI",
-        "Noto Sans Devanagari",
-        "Noto Sans Hebrew",
-        "Noto Sans Thai",
-        "Arial Unicode MS",
-    ),
+    *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "SimHei", "Arial Unicode MS"),
+    *("Noto Sans Arabic", "Noto Naskh Arabic", "Amiri", "Geeza Pro", "Segoe UI"),
+    *("Noto Sans Devanagari", "Noto Sans Hebrew", "Noto Sans Thai"),
 )
 
 

@@ -6,8 +6,7 @@ rollout            R_l = (A_l + I)/2 · R_(l−1): attention through all layers,
 early answers      the output layer applied to what each layer gives (the "logit lens")
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.blocks.capture import attention_cores
-from regard.explain.reading import Look, Reading
+from regard.blocks.capture import drop_one_head_each
+from regard.explain.reading import Reading, mean
 from regard.models.interface import Answering
 
 LOGITS = 2**26  # that one pass computes at most: a quarter of a gigabyte
@@ -33,28 +32,10 @@ def head_effects(reading: Reading) -> dict[str, Tensor]:
     changed = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
-        with _each_without_one(reading.model, chosen):
+        with drop_one_head_each(reading.model, chosen):
             changed.append(reading.log_probabilities(reading.run(len(chosen))).sum(1))
     effects = iter((torch.cat(changed) - whole).tolist())
     return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in reading.looks}
-
-
-@contextmanager
-def _each_without_one(model: nn.Module, heads: Sequence[tuple[str, int]]) -> Iterator[None]:
-    """Sentence i of the batch does without the i-th of these heads."""
-    cores = attention_cores(model)
-    with ExitStack() as hooks:
-        for path in {path for path, _ in heads}:
-            rows = [i for i, (other, _) in enumerate(heads) if other == path]
-            silent = (torch.tensor(rows), torch.tensor([heads[i][1] for i in rows]))
-            hooks.callback(cores[path].register_forward_hook(partial(_silence, silent)).remove)
-        yield
-
-
-def _silence(silent: tuple[Tensor, Tensor], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
-    found_BHTK, *rest = output if isinstance(output, tuple) else (output,)
-    found_BHTK = found_BHTK.index_put(silent, found_BHTK.new_zeros(()))
-    return (found_BHTK, *rest) if rest else found_BHTK
 
 
 def rollouts(reading: Reading) -> list[tuple[str, str]]:
@@ -77,14 +58,10 @@ def rollout(reading: Reading) -> dict[tuple[str, str], Tensor]:
             before_TT = result.get((look.asks, look.asks))
             result[look.asks, look.asks] = step_TT if before_TT is None else step_TT @ before_TT
     for pair in [pair for pair in rollouts(reading) if pair[0] != pair[1]]:
-        mean_TS = _mean(maps, [look for look in reading.looks if (look.asks, look.answers) == pair])
+        mean_TS = mean(maps[look.path] for look in reading.looks if (look.asks, look.answers) == pair)
         within_SS = result.get((pair[1], pair[1]))
         result[pair] = mean_TS if within_SS is None else mean_TS @ within_SS
     return result
-
-
-def _mean(maps: dict[str, Tensor], looks: Sequence[Look]) -> Tensor:
-    return torch.stack([maps[look.path].mean(0) for look in looks]).mean(0)
 
 
 @dataclass(frozen=True)

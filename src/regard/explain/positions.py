@@ -19,15 +19,11 @@ def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
     """
     if kind not in KINDS:
         raise ValueError(f"no positions are of kind {kind!r}; choose from {', '.join(KINDS)}")
-    width = own_width(model)
-    if kind == "own":
-        for module in position_modules(model).values():
-            if isinstance(module, Positions):
-                reach = getattr(module.encoding, "context", length)
-                x_BTD = next(model.parameters()).new_zeros(1, min(length, reach), 1)
-                encoding: Tensor = module.encoding(x_BTD)
-                return encoding.detach().cpu()
-        kind = "rotary"
+    own, width = _own(model), own_width(model)
+    if kind == "own" and isinstance(own, Positions):
+        reach = getattr(own.encoding, "context", length)
+        encoding: Tensor = own.encoding(next(model.parameters()).new_zeros(1, min(length, reach), 1))
+        return encoding.detach().cpu()
     context = max(length, getattr(model.config, "context", length))
     table = Fourier(width, context) if kind == "fourier" else Sinusoidal(width)
     found: Tensor = table(torch.zeros(1, length, width, dtype=torch.float64))
@@ -36,20 +32,23 @@ def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
 
 def own_width(model: nn.Module) -> int:
     """How many numbers tell a position in this model."""
-    for module in position_modules(model).values():
-        if isinstance(module, Rotary):
-            return module.head_width
-        if isinstance(module, Positions):
-            x_BTD = next(model.parameters()).new_zeros(1, 1, 1)
-            return int(module.encoding(x_BTD).size(-1))
+    own = _own(model)
+    if isinstance(own, Rotary):
+        return own.head_width
+    if isinstance(own, Positions):
+        return int(own.encoding(next(model.parameters()).new_zeros(1, 1, 1)).size(-1))
     raise ValueError("this model is told no positions: it knows order by reading in order, or not at all")
 
 
 def own_kind(model: nn.Module) -> str:
     """What the model's positions are."""
-    for module in position_modules(model).values():
-        return type(module.encoding if isinstance(module, Positions) else module).__name__.lower()
-    return "none"
+    own = _own(model)
+    return "none" if own is None else type(own.encoding if isinstance(own, Positions) else own).__name__.lower()
+
+
+def _own(model: nn.Module) -> nn.Module | None:
+    """What tells the model's positions; where several do, the first."""
+    return next(iter(position_modules(model).values()), None)
 
 
 def similarity(encoding_TE: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ translation, with the streams "source" and "target". Pictures, the explorer and 
 nothing of models; a new one is in all of them as soon as it says who looks at whom (`looks`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -173,6 +173,11 @@ def looks(model: nn.Module) -> tuple[Look, ...]:
 def _heads(model: nn.Module, path: str) -> int:
     """The heads of the module that an attention serves; scored attention has one."""
     return int(getattr(model.get_submodule(path), "heads", 1))
+
+
+def mean(maps: Iterable[Tensor]) -> Tensor:
+    """The mean over the heads of some attentions, each of which counts alike."""
+    return torch.stack([weights_HTS.mean(0) for weights_HTS in maps]).mean(0)
 
 
 def merged(weights_HTS: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Tensor:

@@ -7,11 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor
 
 from regard.explain.positions import encodings
-from regard.explain.reading import Look, Reading, Stream, merged
+from regard.explain.reading import Look, Reading, Stream, mean, merged
 
 Kind = Literal["matrix", "lines", "grid", "positions"]
 SHADES = " ░▒▓█"
@@ -75,8 +74,7 @@ class View:
     def weights(self) -> Tensor:
         """A row for each that asks, a column for each that is looked at."""
         paths, heads = [look.path for look in self._looks], None if self.head is None else [self.head]
-        maps = self.reading.weights(paths, heads)
-        mean_TS = torch.stack([weights_HTS.mean(0) for weights_HTS in maps.values()]).mean(0)
+        mean_TS = mean(self.reading.weights(paths, heads).values())
         return merged(mean_TS, self._asks.words, self._answers.words) if self.words else mean_TS
 
     def __repr__(self) -> str:
@@ -84,10 +82,7 @@ class View:
 
     def figure(self) -> Any:
         """The picture, a matplotlib figure, for more to be done with it."""
-        try:
-            from regard.explain import figures
-        except ImportError:
-            raise ValueError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
+        figures = _figures()
         if self.kind == "positions":
             return figures.positions(encodings(self.reading.model, POSITIONS))
         if self.kind == "grid":
@@ -97,18 +92,23 @@ class View:
 
     def save(self, path: Path | str) -> None:
         """Writes the picture; the end of the path says in which format."""
-        figure = self.figure()
-        from regard.explain import figures
-
-        figures.save(figure, Path(path))
+        _figures().save(self.figure(), Path(path))
 
     def _repr_png_(self) -> bytes | None:
         """What a notebook shows; without matplotlib, letters."""
-        buffer = io.BytesIO()
         if find_spec("matplotlib") is None:
             return None
+        buffer = io.BytesIO()
         self.figure().savefig(buffer, format="png", dpi=110, bbox_inches="tight")
         return buffer.getvalue()
+
+
+def _figures() -> Any:
+    try:
+        from regard.explain import figures
+    except ImportError:
+        raise ValueError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
+    return figures
 
 
 def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> str:

@@ -119,9 +119,9 @@ class _Walker:
         """The use of a module that the token took part in."""
         return self.calls[id(module)][self.token if id(module) in self.once_a_token else 0]
 
-    def row(self, x_BTD: Tensor) -> Tensor:
-        """The token's vector; where tokens come one at a time, the only one."""
-        return x_BTD[0, self.token if x_BTD.size(1) > 1 else 0]
+    def vector(self, name: str, equation: str, x_BTD: Tensor, code: Code | None) -> Step:
+        """A step that gives the token a vector; where tokens come one at a time, it is the only one."""
+        return _step(name, equation, x_BTD, x_BTD[0, self.token if x_BTD.size(1) > 1 else 0], FEATURES, code)
 
 
 def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
@@ -180,45 +180,39 @@ def _watch(module: nn.Module, within: nn.Module | None, walker: _Walker, done: l
 # what each block tells
 
 
+def _step(name: str, equation: str, whole: Tensor, values: Tensor, axes: tuple[str, ...], code: Code | None) -> Step:
+    return Step(name, equation, values, axes, " × ".join(map(str, whole.shape[1:])), code)
+
+
 def _embedding(walker: _Walker, call: _Call) -> Iterator[Step]:
-    module: TokenEmbedding = call.module
-    scale = "" if module.scale == 1 else " · √D"
+    scale = "" if call.module.scale == 1 else " · √D"
     code = _code(TokenEmbedding.forward, "F.embedding(")
-    yield Step("embedding", f"x = E[token]{scale}", walker.row(call.output), FEATURES, _shape(call.output), code)
+    yield walker.vector("embedding", f"x = E[token]{scale}", call.output, code)
 
 
 def _positions(walker: _Walker, call: _Call) -> Iterator[Step]:
-    module: Positions = call.module
-    encoding = module.encoding(*call.args)[None]
-    yield Step(
-        "position", "e_t", walker.row(encoding), FEATURES, _shape(encoding), _code(Positions.forward, "self.encoding(")
-    )
-    beside = module.merge == "concatenate"
-    equation, needle = ("[x, e_t]", "torch.cat(") if beside else ("x + e_t", "return x_BTD + encoding_TE")
-    code = _code(Positions.forward, needle)
-    yield Step(
-        "beside position" if beside else "plus position",
-        equation,
-        walker.row(call.output),
-        FEATURES,
-        _shape(call.output),
-        code,
-    )
+    encoding = call.module.encoding(*call.args)[None]
+    yield walker.vector("position", "e_t", encoding, _code(Positions.forward, "self.encoding("))
+    if call.module.merge == "concatenate":
+        yield walker.vector("beside position", "[x, e_t]", call.output, _code(Positions.forward, "torch.cat("))
+    else:
+        code = _code(Positions.forward, "return x_BTD + encoding_TE")
+        yield walker.vector("plus position", "x + e_t", call.output, code)
 
 
 def _norm(walker: _Walker, call: _Call) -> Iterator[Step]:
     if isinstance(call.within, Residual) and call.within.placement == "post":
         code = _code(Residual.forward, "return self.norm(x_BTD + ")
-        yield Step("add", "x + sublayer(x)", walker.row(call.args[0]), FEATURES, _shape(call.args[0]), code)
+        yield walker.vector("add", "x + sublayer(x)", call.args[0], code)
     is_layer = isinstance(call.module, LayerNorm)
     code = _code(LayerNorm.forward, "F.layer_norm(") if is_layer else _code(BatchNorm.forward, "return (x_BTD - mean")
-    yield Step("norm", "g ⊙ (x − μ)/σ + b", walker.row(call.output), FEATURES, _shape(call.output), code)
+    yield walker.vector("norm", "g ⊙ (x − μ)/σ + b", call.output, code)
 
 
 def _residual(walker: _Walker, call: _Call) -> Iterator[Step]:
     if call.module.placement == "pre":
         code = _code(Residual.forward, "return x_BTD + ")
-        yield Step("add", "x + sublayer(norm(x))", walker.row(call.output), FEATURES, _shape(call.output), code)
+        yield walker.vector("add", "x + sublayer(norm(x))", call.output, code)
 
 
 def _attention(walker: _Walker, call: _Call) -> Iterator[Step]:
@@ -227,61 +221,52 @@ def _attention(walker: _Walker, call: _Call) -> Iterator[Step]:
     query_BHTK, key_BHSK, value_BHSK, allowed, scale = core.args
     head, row = walker.head, walker.token
     forward, remember = MultiHeadAttention.forward, MultiHeadAttention.remember
-    answers = "x" if len(call.args) < 2 or call.args[1] is None else "m"
-
-    def step(name: str, equation: str, values: Tensor, axes: tuple[str, ...], whole: Tensor, code: Code) -> Step:
-        return Step(name, equation, values, axes, _shape(whole), code)
-
+    seen = "x_i" if len(call.args) < 2 or call.args[1] is None else "m_i"
+    straight_BHTK = walker.of(module.query).output.unflatten(2, (module.heads, -1)).transpose(1, 2)
+    code = _code(forward, "self._split(self.query(")
+    yield _step("query", "q = W_Q x + b", straight_BHTK, straight_BHTK[0, head, row], FEATURES, code)
     if module.rotary is None:
-        line = _code(forward, "self._split(self.query(")
-        yield step("query", "q = W_Q x + b", query_BHTK[0, head, row], FEATURES, query_BHTK, line)
-        line = _code(remember, "self._split(self.key(")
-        yield step("keys", f"k_i = W_K {answers}_i + b", key_BHSK[0, head], ROWS, key_BHSK, line)
+        code = _code(remember, "self._split(self.key(")
+        yield _step("keys", f"k_i = W_K {seen} + b", key_BHSK, key_BHSK[0, head], ROWS, code)
     else:
-        raw_BHTK = module._split(walker.of(module.query).output)
-        line = _code(forward, "self._split(self.query(")
-        yield step("query", "q = W_Q x + b", raw_BHTK[0, head, row], FEATURES, raw_BHTK, line)
-        line = _code(forward, "query_BHTK = self.rotary(")
-        yield step("query, turned", "q ← R_t q", query_BHTK[0, head, row], FEATURES, query_BHTK, line)
-        line = _code(remember, "key_BHSK = self.rotary(")
-        yield step("keys, turned", f"k_i = R_i (W_K {answers}_i + b)", key_BHSK[0, head], ROWS, key_BHSK, line)
-    line = _code(remember, "return KeyValue(key_BHSK, self._split(")
-    yield step("values", f"v_i = W_V {answers}_i + b", value_BHSK[0, head], ROWS, value_BHSK, line)
-    line = _code(attend_explicitly, "scores_BHTS = query_BHTK @")
+        code = _code(forward, "query_BHTK = self.rotary(")
+        yield _step("query, turned", "q ← R_t q", query_BHTK, query_BHTK[0, head, row], FEATURES, code)
+        code = _code(remember, "key_BHSK = self.rotary(")
+        yield _step("keys, turned", f"k_i = R_i (W_K {seen} + b)", key_BHSK, key_BHSK[0, head], ROWS, code)
+    code = _code(remember, "return KeyValue(key_BHSK, self._split(")
+    yield _step("values", f"v_i = W_V {seen} + b", value_BHSK, value_BHSK[0, head], ROWS, code)
+    code = _code(attend_explicitly, "scores_BHTS = query_BHTK @")
     dots_BHTS = query_BHTK @ key_BHSK.mT
-    yield step("dot products", "q · k_i", dots_BHTS[0, head, row], KEYS, dots_BHTS, line)
+    yield _step("dot products", "q · k_i", dots_BHTS, dots_BHTS[0, head, row], KEYS, code)
     scores_BHTS = dots_BHTS * scale
     if scale != 1:
-        yield step("scaled", "s_i = q · k_i / √K", scores_BHTS[0, head, row], KEYS, scores_BHTS, line)
+        yield _step("scaled", "s_i = q · k_i / √K", scores_BHTS, scores_BHTS[0, head, row], KEYS, code)
     found_BHTK, weights_BHTS = attend_explicitly(query_BHTK, key_BHSK, value_BHSK, allowed, scale)
     yield from _weighed(scores_BHTS, allowed, weights_BHTS, head, row)
-    line = _code(weigh, "return weights_BHTS @ value")
-    yield step("weighted sum", "Σ_i α_i v_i", found_BHTK[0, head, row], FEATURES, found_BHTK, line)
-    joined_BTD = core.output.transpose(1, 2).flatten(2)
-    line = _code(forward, "return self.out(")
-    yield Step("heads joined", "[head_1, …, head_H]", walker.row(joined_BTD), FEATURES, _shape(joined_BTD), line)
-    yield Step("W_O", "W_O [head_1, …, head_H] + b", walker.row(call.output), FEATURES, _shape(call.output), line)
+    code = _code(weigh, "return weights_BHTS @ value")
+    yield _step("weighted sum", "Σ_i α_i v_i", found_BHTK, found_BHTK[0, head, row], FEATURES, code)
+    code = _code(forward, "return self.out(")
+    yield walker.vector("heads joined", "[head_1, …, head_H]", core.output.transpose(1, 2).flatten(2), code)
+    yield walker.vector("W_O", "W_O [head_1, …, head_H] + b", call.output, code)
 
 
 def _weighed(scores_BHTS: Tensor, allowed: Tensor | None, weights_BHTS: Tensor, head: int, row: int) -> Iterator[Step]:
     """Mask and softmax."""
     if allowed is not None and not bool(allowed.all()):
         masked_BHTS = scores_BHTS.masked_fill(~allowed, torch.nan)
-        line = _code(weigh, "weights_BHTS = scores_BHTS.masked_fill(")
-        yield Step("mask", "s_i, or nothing", masked_BHTS[0, head, row], KEYS, _shape(scores_BHTS), line)
+        code = _code(weigh, "weights_BHTS = scores_BHTS.masked_fill(")
+        yield _step("mask", "s_i, or nothing", masked_BHTS, masked_BHTS[0, head, row], KEYS, code)
     else:
-        line = _code(weigh, "weights_BHTS = scores_BHTS.softmax(")
-    yield Step("softmax", "α = softmax(s)", weights_BHTS[0, head, row], KEYS, _shape(weights_BHTS), line)
+        code = _code(weigh, "weights_BHTS = scores_BHTS.softmax(")
+    yield _step("softmax", "α = softmax(s)", weights_BHTS, weights_BHTS[0, head, row], KEYS, code)
 
 
 def _feedforward(walker: _Walker, call: _Call) -> Iterator[Step]:
     module: FeedForward = call.module
-    inner_BTF = walker.of(module.inner).output
-    line = _code(FeedForward.forward, "hidden_BTF = ")
-    hidden_BTF = module.activation(inner_BTF)
-    yield Step("feed-forward, inner", "h = f(W_1 x + b_1)", walker.row(hidden_BTF), FEATURES, _shape(hidden_BTF), line)
-    line = _code(FeedForward.forward, "return self.outer(")
-    yield Step("feed-forward", "W_2 h + b_2", walker.row(call.output), FEATURES, _shape(call.output), line)
+    hidden_BTF = module.activation(walker.of(module.inner).output)
+    code = _code(FeedForward.forward, "hidden_BTF = ")
+    yield walker.vector("feed-forward, inner", "h = f(W_1 x + b_1)", hidden_BTF, code)
+    yield walker.vector("feed-forward", "W_2 h + b_2", call.output, _code(FeedForward.forward, "return self.outer("))
 
 
 def _scored(walker: _Walker, call: _Call) -> Iterator[Step]:
@@ -289,68 +274,59 @@ def _scored(walker: _Walker, call: _Call) -> Iterator[Step]:
     core = walker.of(module.weigh)
     scores_B1TS, value_B1SM, allowed = core.args
     context_B1TM, weights_B1TS = core.output
-    line = _code(ScoredAttention.forward, "scores_BTS = self.score(")
-    state_BTD = call.args[0]
-    yield Step("state", "s_(t−1)", walker.row(state_BTD), FEATURES, _shape(state_BTD), line)
-    yield Step("memory", "h_i", value_B1SM[0, 0], ROWS, _shape(value_B1SM), line)
+    code = _code(ScoredAttention.forward, "scores_BTS = self.score(")
+    yield walker.vector("state", "s_(t−1)", call.args[0], code)
+    yield _step("memory", "h_i", value_B1SM, value_B1SM[0, 0], ROWS, code)
     equations: dict[type, str] = {
         AdditiveScore: "e_i = vᵀ tanh(W s + U h_i)",
         LocationAwareScore: "e_i = vᵀ tanh(W s + U h_i + Z f_i + b)",
     }
     divided = " / √M" if isinstance(module.score, DotScore) and module.score.scale != 1 else ""
     equation = equations.get(type(module.score), f"e_i = (W s)ᵀ h_i{divided}")
-    yield Step("scores", equation, scores_B1TS[0, 0, 0], KEYS, _shape(scores_B1TS), line)
+    yield _step("scores", equation, scores_B1TS, scores_B1TS[0, 0, 0], KEYS, code)
     yield from _weighed(scores_B1TS, allowed, weights_B1TS, 0, 0)
-    line = _code(weigh, "return weights_BHTS @ value")
-    yield Step("context", "c = Σ_i α_i h_i", context_B1TM[0, 0, 0], FEATURES, _shape(context_B1TM), line)
+    code = _code(weigh, "return weights_BHTS @ value")
+    yield _step("context", "c = Σ_i α_i h_i", context_B1TM, context_B1TM[0, 0, 0], FEATURES, code)
 
 
 def _cell(walker: _Walker, call: _Call) -> Iterator[Step]:
     module: AttentiveCell = call.module
     kernel = walker.of(module.kernel)
     attentive = module.attention is not None
-    line = _code(AttentiveCell.forward, "torch.cat((x_BE" if attentive else "self.kernel(x_BE[:, None]")
-    given, _ = kernel.args
+    code = _code(AttentiveCell.forward, "torch.cat((x_BE" if attentive else "self.kernel(x_BE[:, None]")
     equation = "[x_t, c_t]" if attentive else "x_t"
-    yield Step("what the cell is given", equation, walker.row(given), FEATURES, _shape(given), line)
-    state = kernel.output[0]
-    yield Step("new state", f"s_t = cell({equation}, s_(t−1))", walker.row(state), FEATURES, _shape(state), line)
+    yield walker.vector("what the cell is given", equation, kernel.args[0], code)
+    yield walker.vector("new state", f"s_t = cell({equation}, s_(t−1))", kernel.output[0], code)
 
 
 def _encoder(walker: _Walker, call: _Call) -> Iterator[Step]:
     memory_BSM, _ = call.output
-    line = _code(RecurrentEncoder.forward, "states, last = self.kernel(")
-    yield Step("read in order", "h_t = cell(x_t, h_(t∓1))", walker.row(memory_BSM), FEATURES, _shape(memory_BSM), line)
+    code = _code(RecurrentEncoder.forward, "states, last = self.kernel(")
+    yield walker.vector("read in order", "h_t = cell(x_t, h_(t∓1))", memory_BSM, code)
 
 
 def _convolution(walker: _Walker, call: _Call) -> Iterator[Step]:
-    module: GatedConvolution = call.module
-    values_BTD, gates_BTD = walker.of(module.filters).output.mT.chunk(2, dim=2)
-    line = _code(GatedConvolution._gate, "F.glu(")
-    yield Step("convolution", "x ∗ A + a", walker.row(values_BTD), FEATURES, _shape(values_BTD), line)
-    gates_BTD = gates_BTD.sigmoid()
-    yield Step("gate", "σ(x ∗ B + b)", walker.row(gates_BTD), FEATURES, _shape(gates_BTD), line)
-    yield Step("gated", "(x ∗ A + a) ⊙ σ(x ∗ B + b)", walker.row(call.output), FEATURES, _shape(call.output), line)
+    values_BTD, gates_BTD = walker.of(call.module.filters).output.mT.chunk(2, dim=2)
+    code = _code(GatedConvolution._gate, "F.glu(")
+    yield walker.vector("convolution", "x ∗ A + a", values_BTD, code)
+    yield walker.vector("gate", "σ(x ∗ B + b)", gates_BTD.sigmoid(), code)
+    yield walker.vector("gated", "(x ∗ A + a) ⊙ σ(x ∗ B + b)", call.output, code)
 
 
 def _linear(walker: _Walker, call: _Call) -> Iterator[Step]:
     if call.within is None:  # or else it belongs to a block that tells of it
-        yield Step("linear layer", "W x + b", walker.row(call.output), FEATURES, _shape(call.output), None)
+        yield walker.vector("linear layer", "W x + b", call.output, None)
 
 
 def _conv_encoder(walker: _Walker, call: _Call) -> Iterator[Step]:
-    line = _code(ConvEncoderLayer.forward, "return ")
-    yield Step("add", "(x + y) · √½", walker.row(call.output), FEATURES, _shape(call.output), line)
+    yield walker.vector("add", "(x + y) · √½", call.output, _code(ConvEncoderLayer.forward, "return "))
 
 
 def _conv_decoder(walker: _Walker, call: _Call) -> Iterator[Step]:
-    module: ConvDecoderLayer = call.module
-    gated_BTD, found_BTD = walker.of(module.convolution).output, walker.of(module.attention).output
+    gated_BTD, found_BTD = (walker.of(part).output for part in (call.module.convolution, call.module.attention))
     joined_BTD = (gated_BTD + found_BTD) * HALF
-    line = _code(ConvDecoderLayer.join, "y_BTD = ")
-    yield Step("add", "y = (y + c) · √½", walker.row(joined_BTD), FEATURES, _shape(joined_BTD), line)
-    line = _code(ConvDecoderLayer.join, "return ")
-    yield Step("add", "(x + y) · √½", walker.row(call.output), FEATURES, _shape(call.output), line)
+    yield walker.vector("add", "y = (y + c) · √½", joined_BTD, _code(ConvDecoderLayer.join, "y_BTD = "))
+    yield walker.vector("add", "(x + y) · √½", call.output, _code(ConvDecoderLayer.join, "return "))
 
 
 FEATURES, KEYS, ROWS = ("features",), ("keys",), ("keys", "features")
@@ -370,10 +346,6 @@ TELLERS: dict[type, Callable[[_Walker, _Call], Iterator[Step]]] = {
     ConvDecoderLayer: _conv_decoder,
     nn.Linear: _linear,
 }
-
-
-def _shape(x: Tensor) -> str:
-    return " × ".join(map(str, x.shape[1:]))
 
 
 @cache

@@ -56,18 +56,23 @@ def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
     Args:
         view: what the page shows first, as its address names it; the sentence is in `text` and `target`.
     """
+    answered: list[tuple[str, Mapping[str, Any], Answer]] = []
+
+    def ask(verb: str, **arguments: Any) -> Any:
+        answered.append((verb, arguments, explorer.answer(verb, arguments)))
+        return answered[-1][2]
+
     sentence = {name: view[name] for name in ("text", "target") if name in view}
-    asked: list[tuple[str, Mapping[str, Any]]] = [("model", {}), ("read", {"text": view["text"]})]
-    asked += [("read", sentence), ("heads", sentence)]
-    model = explorer.answer("model", {})
-    heads = explorer.answer("heads", sentence)
-    assert isinstance(model, dict)
-    assert isinstance(heads, dict)
-    asked += [("attention", {**sentence, "path": look["path"]}) for look in model["looks"]]
-    asked += [("rollout", {**sentence, "asks": asks, "answers": answers}) for asks, answers in heads["rollouts"]]
-    if model["positions"]["paths"]:
-        asked += [(verb, {"kind": "own", "length": POSITIONS}) for verb in ("positions", "likeness")]
-    return saved(urlencode(view), ((verb, arguments, explorer.answer(verb, arguments)) for verb, arguments in asked))
+    model = ask("model")
+    ask("read", text=view["text"])
+    ask("read", **sentence)
+    for look in model["looks"]:
+        ask("attention", **sentence, path=look["path"])
+    for asks, answers in ask("heads", **sentence)["rollouts"]:
+        ask("rollout", **sentence, asks=asks, answers=answers)
+    for verb in ("positions", "likeness") if model["positions"]["paths"] else ():
+        ask(verb, kind="own", length=POSITIONS)
+    return saved(urlencode(view), answered)
 
 
 def _packed(answer: Answer) -> dict[str, Any]:

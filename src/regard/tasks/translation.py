@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -134,8 +134,8 @@ class Translator:
             longest = [min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)]
             found = how.search(self.model, pad(chosen, after=END).to(self.device), longest, starts)
             for i, source, hypotheses in zip(indices, chosen, found, strict=True):
-                made = [self._translation(source, hypothesis, align) for hypothesis in hypotheses]
-                results[i] = made if source is sentences[i] else [replace(one, cut=True) for one in made]
+                is_cut = len(source) < len(sentences[i])
+                results[i] = [self._translation(source, hypothesis, align, is_cut) for hypothesis in hypotheses]
         return results
 
     @property
@@ -144,9 +144,11 @@ class Translator:
         return sys.maxsize if self.model.limit is None else self.model.limit - 1
 
     def _fitting(self, tokens: Sequence[int]) -> Sequence[int]:
-        return tokens if len(tokens) <= self._room else tokens[: self._room]
+        return tokens[: self._room]
 
-    def _translation(self, source: Sequence[int], hypothesis: Hypothesis, aligned: bool) -> Translation:
+    def _translation(
+        self, source: Sequence[int], hypothesis: Hypothesis, aligned: bool, source_is_cut: bool
+    ) -> Translation:
         tokens = hypothesis.tokens
         numbers = self.target.words(tokens)
         scores = [0.0] * (max(numbers, default=-1) + 1)
@@ -155,7 +157,8 @@ class Translator:
                 scores[number] += score
         (text,) = self.target.decode([tokens])
         alignment = align(self._reading(source, tokens)) if aligned else None
-        return Translation(text, hypothesis.score, hypothesis.cut, _words(text), tuple(scores), alignment, tokens)
+        cut = hypothesis.cut or source_is_cut
+        return Translation(text, hypothesis.score, cut, _words(text), tuple(scores), alignment, tokens)
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
         """What each word of a given translation looks at in its source."""

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
 from harness import interleave, machine, report
-from regard.data.batches import Batch
+from regard.data.parallel import PairBatch as Batch
 from regard.models.transformer import TransformerConfig
 from regard.tasks import translation
 

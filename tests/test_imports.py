@@ -11,7 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
-EXTRAS = {"explain/figures.py": {"matplotlib"}, "serve/app.py": {"fastapi", "starlette", "uvicorn"}}
+EXTRAS = {
+    "cli/parquet.py": {"pyarrow"},
+    "explain/figures.py": {"matplotlib"},
+    "serve/app.py": {"fastapi", "starlette", "uvicorn"},
+}
 
 
 def imported(path: Path) -> set[str]:

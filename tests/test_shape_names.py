@@ -23,9 +23,13 @@ from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Positions, Rotary, Sinusoidal
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
+from regard.data.pretraining import PretrainingBatch
+from regard.models.bert import AnyHead, BertConfig, ClassificationHead, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
+from regard.tasks.pretraining import next_loss, word_loss
 
 SOURCE = str(Path(regard.__file__).parent)
 SUFFIX = re.compile(r"_([A-Z1]+)$")
@@ -97,7 +101,23 @@ def seq2seq(config: Any) -> None:
     model.step(target[:, 1], state.reorder(torch.tensor([1, 0])))
 
 
+def bert(head: AnyHead) -> None:
+    model = BertConfig(vocab_size=23, width=12, heads=3, ff_width=17, layers=2, context=9, head=head).build()
+    tokens, segments = torch.randint(1, 23, (2, 5)), torch.zeros(2, 5, dtype=torch.long)
+    model(tokens, segments)
+    if isinstance(head, PretrainingHead):
+        batch = PretrainingBatch(tokens, segments, tokens, torch.tensor([0, 1]))
+        x_BTD = model.hidden(tokens, segments)
+        word_loss(model, x_BTD, batch)
+        next_loss(model, x_BTD, batch)
+
+
 RUNS: dict[str, Callable[[], Any]] = {
+    "bert": lambda: bert(PretrainingHead()),
+    "bert, classifying": lambda: bert(ClassificationHead(labels=("a", "b", "c"))),
+    "tagger": lambda: TaggerConfig(sizes=(23, 7), labels=("a", "b", "c"), width=12).build()(
+        torch.randint(1, 7, (2, 5, 2))
+    ),
     "transformer": transformer,
     "transformer, batch norm, post": lambda: transformer(norm="batch", norm_placement="post"),
     "transformer, rotary": lambda: transformer(positions="rotary"),

@@ -101,3 +101,8 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache() -> Path:
+    """The folder for what can be made again."""
+    return Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))

@@ -6,10 +6,10 @@ folder of Hugging Face's.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 from pydantic import Field
@@ -17,15 +17,36 @@ from torch import Tensor, nn
 
 from regard.config import Config, parse
 from regard.data.tokenizer import Tokenizer
+from regard.data.wordpiece import WordPiece
+from regard.data.words import Words
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
-from regard.interop import marian
+from regard.interop import bert, marian
+from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
+from regard.tasks.classification import Classifier
+from regard.tasks.encoding import Encoder
+from regard.tasks.pretraining import Guesser
+from regard.tasks.tagging import PieceTagger, WordTagger
 from regard.tasks.translation import Translator
 
-AnyModelConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
+TranslatorConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
+AnyModelConfig = TranslatorConfig | BertConfig | TaggerConfig
 ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
+AnyTokenizer = Tokenizer | WordPiece | Words
+TOKENIZERS: dict[str, type[AnyTokenizer]] = {"bert": WordPiece, "tagger": Words}
+"""By the kind of model; all others have one for their source and one for their target, which may be the same."""
+ENCODERS: dict[str, type[Encoder]] = {
+    "pretraining": Guesser,
+    "classification": Classifier,
+    "regression": Classifier,
+    "tagging": PieceTagger,
+}
+"""What a BERT does, by its head; any other gives vectors."""
+Opened = Translator | Encoder | WordTagger
+O = TypeVar("O", bound=Opened)  # noqa: E741
 HUGGING_FACE = "hf:"
 ASSETS = Path(__file__).parent / "assets"
 
@@ -46,8 +67,8 @@ class Contents:
 
     config: AnyModelConfig
     weights: Mapping[str, Tensor]
-    source: Tokenizer
-    target: Tokenizer
+    tokenizers: tuple[AnyTokenizer, ...]
+    """One; or, of a translator, that of the source and that of the target."""
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -72,8 +93,22 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
         tensor.copy_(loaded[name])
 
 
+def begin_with(model: Any, name: str) -> None:
+    """Gives a model the weights of another; a BERT with another head keeps its own, which is to be learnt."""
+    contents = read(name)
+    weights, own = dict(contents.weights), tensors(model)
+    if isinstance(contents.config, BertConfig) and contents.config.head != model.config.head:
+        weights = {key: tensor for key, tensor in weights.items() if key in own and not key.startswith("head.")}
+        weights = {**{key: x for key, x in own.items() if key.startswith(("head.", "pooler."))}, **weights}
+    load_tensors(model, weights, f"the weights of {name}")
+
+
 def save(
-    folder: Path, config: AnyModelConfig, weights: Mapping[str, Tensor], source: Tokenizer, target: Tokenizer, card: str
+    folder: Path,
+    config: AnyModelConfig,
+    weights: Mapping[str, Tensor],
+    tokenizers: Sequence[AnyTokenizer],
+    card: str,
 ) -> None:
     """Writes a model's folder, all of it or nothing."""
 
@@ -81,22 +116,24 @@ def save(
         (aside / "config.json").write_text(config.to_json(), "utf-8")
         (aside / "README.md").write_text(card, "utf-8")
         write_tensors(aside / "model.safetensors", weights)
-        save_tokenizers(aside, source, target)
+        save_tokenizers(aside, tokenizers)
 
     write_whole(folder, fill)
 
 
-def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
-    """One file for a joint vocabulary, two for separate ones."""
-    if source is target:
-        source.save(folder / "tokenizer.json")
+def save_tokenizers(folder: Path, tokenizers: Sequence[AnyTokenizer]) -> None:
+    """One file for one vocabulary, two for those of source and target."""
+    if tokenizers[0] is tokenizers[-1]:
+        tokenizers[0].save(folder / "tokenizer.json")
     else:
-        source.save(folder / "tokenizer.source.json")
-        target.save(folder / "tokenizer.target.json")
+        for name, tokenizer in zip(("source", "target"), tokenizers, strict=True):
+            tokenizer.save(folder / f"tokenizer.{name}.json")
 
 
-def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target, which may be one."""
+def load_tokenizers(folder: Path, config: AnyModelConfig) -> tuple[AnyTokenizer, ...]:
+    """The tokenizers of a model of that kind."""
+    if config.kind in TOKENIZERS:
+        return (TOKENIZERS[config.kind].load(folder / "tokenizer.json"),)
     if (folder / "tokenizer.json").exists():
         joint = Tokenizer.load(folder / "tokenizer.json")
         return joint, joint
@@ -119,12 +156,27 @@ def find(name: str) -> Path:
 def read(name: str) -> Contents:
     """What is in a model's folder, once it is known to be whole; `hf:PATH` is a folder of Hugging Face's."""
     if name.startswith(HUGGING_FACE):
-        return Contents(*marian.read(Path(name.removeprefix(HUGGING_FACE))))
+        return _read_hugging_face(Path(name.removeprefix(HUGGING_FACE)))
     folder = find(name)
     verify(folder)
     path = folder / "config.json"
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
-    return Contents(config, read_tensors(folder / "model.safetensors"), *load_tokenizers(folder))
+    return Contents(config, read_tensors(folder / "model.safetensors"), load_tokenizers(folder, config))
+
+
+def _read_hugging_face(folder: Path) -> Contents:
+    path = folder / "config.json"
+    try:
+        kind = json.loads(path.read_text("utf-8")).get("model_type")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
+    except (ValueError, AttributeError):
+        raise ValueError(f"{path}: damaged, it is not a model's config") from None
+    readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {"bert": bert.read, "marian": marian.read}
+    if kind not in readers:
+        raise ValueError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")
+    config, weights, *tokenizers = readers[kind](folder)
+    return Contents(config, weights, tuple(tokenizers))
 
 
 def convert(name: str, target: str, *, half: bool = False, card: str | None = None) -> None:
@@ -141,22 +193,48 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
         raise ValueError(f"{folder} is there already; choose another folder, or remove it")
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
     if not target.startswith(HUGGING_FACE):
-        save(folder, contents.config, weights, contents.source, contents.target, text)
+        save(folder, contents.config, weights, contents.tokenizers, text)
         return
     config = contents.config
-    if not isinstance(config, TransformerConfig):
+    writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write}
+    if config.kind not in writers:
         raise ValueError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
 
     def fill(aside: Path) -> None:
-        marian.write(aside, config, weights, contents.source, contents.target)
+        writers[config.kind](aside, config, weights, *contents.tokenizers)
         (aside / "README.md").write_text(text, "utf-8")
 
     write_whole(folder, fill)
 
 
-def load(name: str) -> Translator:
-    """Opens a model, ready to translate."""
+def load(name: str) -> Any:
+    """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Guesser` and so on."""
     contents = read(name)
-    model = contents.config.build()
-    load_tensors(model, contents.weights, f"the weights of {name}")
-    return Translator(model, contents.source, contents.target)
+    return opened(contents.config, contents.weights, contents.tokenizers, name)
+
+
+def load_as(kind: type[O] | tuple[type[O], ...], name: str, purpose: str) -> O:
+    """Opens a model that must be of this kind, because it is to serve a purpose, such as "translate"."""
+    found = load(name)
+    if not isinstance(found, kind):
+        config = found.model.config
+        head = f" with a head for {config.head.kind}" if isinstance(config, BertConfig) else ""
+        raise ValueError(f"{name} is a model of kind '{config.kind}'{head}, which does not {purpose}")
+    return found
+
+
+def opened(
+    config: AnyModelConfig, weights: Mapping[str, Tensor], tokenizers: Sequence[AnyTokenizer], name: str
+) -> Opened:
+    """A model with its weights and tokenizers; `name` is for errors."""
+    model = config.build()
+    load_tensors(model, weights, f"the weights of {name}")
+    return ready(model, tokenizers)
+
+
+def ready(model: Any, tokenizers: Sequence[Any]) -> Opened:
+    """A model, ready to do what it is for."""
+    config = model.config
+    if isinstance(config, BertConfig):
+        return ENCODERS.get(config.head.kind, Encoder)(model, *tokenizers)
+    return WordTagger(model, *tokenizers) if isinstance(config, TaggerConfig) else Translator(model, *tokenizers)

@@ -11,21 +11,61 @@ from pydantic import Field
 from regard import library
 from regard.config import Config, ConfigError, Natural, Positive, Problem, Rate, override, parse, read_toml
 from regard.data import tokenizer
+from regard.data.documents import DocumentsConfig
+from regard.data.labelled import GlueConfig, TableConfig
 from regard.data.sources import DatesConfig, ParallelConfig
+from regard.data.tagged import ConlluConfig
+from regard.models.bert import BertConfig
+from regard.models.tagger import TaggerConfig
 from regard.recipes import find
 
-DataConfig = Annotated[ParallelConfig | DatesConfig, Field(discriminator="kind")]
+DataConfig = Annotated[
+    ParallelConfig | DatesConfig | DocumentsConfig | GlueConfig | TableConfig | ConlluConfig,
+    Field(discriminator="kind"),
+]
 Number = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerConfig(Config):
-    """How text becomes tokens."""
+class BytesConfig(Config):
+    """Any text, as bytes that are put together."""
 
     kind: tokenizer.Kind = "bpe"
     vocab_size: Positive = 8000
     joint: bool = True
     """One vocabulary for both languages; or else one of this size for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceConfig(Config):
+    """Words in pieces, as BERT reads them."""
+
+    kind: Literal["wordpiece"] = "wordpiece"
+    vocab_size: Positive = 8000
+    lowercase: bool = True
+    """Small letters only, without accents."""
+    vocabulary: str | None = None
+    """A file of tokens, one a line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsConfig(Config):
+    """Whole words, as a tagger reads them."""
+
+    kind: Literal["words"] = "words"
+    least: Positive = 2
+    """A word that was seen less often is unknown."""
+
+
+TokenizerConfig = Annotated[BytesConfig | WordPieceConfig | WordsConfig, Field(discriminator="kind")]
+MODELS = {
+    **dict.fromkeys(("parallel", "dates"), ("transformer", "rnn_seq2seq", "conv_seq2seq")),
+    **dict.fromkeys(("documents", "glue", "table"), ("bert",)),
+    "conllu": ("bert", "tagger"),
+}
+"""Which kinds of models learn from which kinds of data."""
+TOKENIZERS = {"bert": ("wordpiece",), "tagger": ("words",)}
+"""What each kind of model reads; all others read bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +77,8 @@ class TrainConfig(Config):
     minutes: Number | None = None
     batch_tokens: Positive = 4096
     """The most tokens of a batch on either side, padding included."""
+    batch_size: Positive | None = None
+    """The most texts of a batch; by themselves, so many as there is room for."""
     accumulate: Positive = 1
     """Batches that make one step."""
     learning_rate: Number = 1e-3
@@ -47,6 +89,8 @@ class TrainConfig(Config):
     cooldown: Rate = 0.2
     """Share of the budget at the end in which it falls to zero, whatever the schedule."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    beta2: Rate = 0.98
+    """How long Adam remembers the size of gradients."""
     smoothing: Rate = 0.1
     """Label smoothing: this share of each target is spread over the whole vocabulary."""
     clip: Number = 1.0
@@ -93,12 +137,21 @@ class Recipe(Config):
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""
-        for name, size in (("vocab_size", self.model.vocab_size), ("source_vocab_size", self.model.source_vocab_size)):
-            if size is not None and size != self.tokenizer.vocab_size and self.init is None:
-                text = f"differs from tokenizer.vocab_size = {self.tokenizer.vocab_size}; leave it out"
-                yield Problem(f"model.{name}", text, size)
-        if self.model.pad_id != tokenizer.PAD:
-            yield Problem("model.pad_id", f"the tokenizer pads with {tokenizer.PAD}; leave it out", self.model.pad_id)
+        kind, known = self.model.kind, MODELS[self.data.kind]
+        if kind not in known:
+            yield Problem("model.kind", f"data of kind '{self.data.kind}' are for {' or '.join(known)}", kind)
+        known = TOKENIZERS.get(kind, ("bpe", "unigram"))
+        if self.tokenizer.kind not in known:
+            yield Problem("tokenizer.kind", f"a model of kind '{kind}' reads {' or '.join(known)}", self.tokenizer.kind)
+        elif not isinstance(self.tokenizer, WordsConfig):
+            for name in ("vocab_size", "source_vocab_size"):
+                size = getattr(self.model, name, None)
+                if size is not None and size != self.tokenizer.vocab_size and self.init is None:
+                    text = f"differs from tokenizer.vocab_size = {self.tokenizer.vocab_size}; leave it out"
+                    yield Problem(f"model.{name}", text, size)
+            pad_id = getattr(self.model, "pad_id", tokenizer.PAD)
+            if pad_id != tokenizer.PAD and self.init is None:
+                yield Problem("model.pad_id", f"the tokenizer pads with {tokenizer.PAD}; leave it out", pad_id)
 
 
 def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -108,6 +161,8 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     data = override(file, overrides)
     if "init" in data:
         raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
+    if "task" in data:
+        data = override(data, [f"data.task={data.pop('task')}"])
     text, model = data.get("tokenizer", {}), data.get("model", {})
     if isinstance(text, dict) and isinstance(model, dict):
         if "init" in model:
@@ -119,11 +174,16 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
                 raise ConfigError([Problem(key, why) for key in vain], str(path))
             data = {**data, **_initial(asked["model"], path)}
         else:
-            # a model has the vocabulary of its tokenizer
-            size = text.get("vocab_size", TokenizerConfig.vocab_size)
-            model.setdefault("vocab_size", size)
-            if text.get("joint") is False:
-                model.setdefault("source_vocab_size", size)
+            text.setdefault("kind", BytesConfig.kind)
+            if text["kind"] == "words":
+                # the least there can be, until the data have been read
+                model = {"sizes": [2, 2, 2], "labels": ["", "_"], **model}
+            else:
+                # a model has the vocabulary of its tokenizer
+                size = text.get("vocab_size", BytesConfig.vocab_size)
+                model.setdefault("vocab_size", size)
+                if text.get("joint") is False:
+                    model.setdefault("source_vocab_size", size)
             data = {**data, "tokenizer": text, "model": model}
     return parse(Recipe, data, str(path))
 
@@ -135,5 +195,13 @@ def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise ConfigError([Problem("model.init", "should be the name or folder of a model", init)], str(path))
     config = library.read(init).config
     changes = {key: value for key, value in model.items() if key != "init"}
-    text = {"vocab_size": config.vocab_size, "joint": config.source_vocab_size is None}
-    return {"init": init, "tokenizer": text, "model": {**json.loads(config.to_json()), **changes}}
+    return {"init": init, "tokenizer": _tokenizer(config), "model": {**json.loads(config.to_json()), **changes}}
+
+
+def _tokenizer(config: library.AnyModelConfig) -> dict[str, Any]:
+    """What the tokenizer of a model is like."""
+    if isinstance(config, TaggerConfig):
+        return {"kind": "words"}
+    if isinstance(config, BertConfig):
+        return {"kind": "wordpiece", "vocab_size": config.vocab_size}
+    return {"kind": "bpe", "vocab_size": config.vocab_size, "joint": config.source_vocab_size is None}

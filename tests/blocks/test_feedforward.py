@@ -29,7 +29,7 @@ def test_positions_do_not_mix() -> None:
 
 
 def test_an_unknown_activation_is_named() -> None:
-    with pytest.raises(ValueError, match="activation should be one of 'relu', 'gelu', 'swish', got 'rleu'"):
+    with pytest.raises(ValueError, match=r"activation should be one of 'relu', .*'swish', got 'rleu'"):
         FeedForward(4, 7, "rleu")  # type: ignore[arg-type]
 
 

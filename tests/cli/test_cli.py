@@ -114,7 +114,7 @@ def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
     ("arguments", "message"),
     [
         (["describe", "translate/transfomer"], "did you mean translate/transformer?"),
-        (["describe", "nothing-like-it"], "no recipe and no file is named 'nothing-like-it'; bundled are translate/"),
+        (["describe", "nothing-like-it"], "no recipe and no file is named 'nothing-like-it'; bundled are bert/"),
         (
             ["describe", "translate/transformer", "model.widht=3"],
             "model.widht = 3: no such key; did you mean model.width?",

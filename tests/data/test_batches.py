@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batches import Batches, Position, make_batch, pad
+from regard.data.batches import Batches, Position, pad
 from regard.data.corpus import Corpus, encoded
+from regard.data.parallel import PairBatch, Pairs, pair_batch
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 
 CHANCE = np.random.default_rng(0)
@@ -24,39 +25,49 @@ def corpus(tmp_path_factory) -> Corpus:
     return encoded(lambda: iter(PAIRS), "key", TOKENIZER, TOKENIZER, 100, tmp_path_factory.mktemp("cache"))
 
 
+def make(corpora: list[tuple[Corpus, float]], tokens: int = 400, seed: int = 1, size=None) -> Batches[PairBatch]:
+    return Batches(Pairs(corpora, seed), tokens, seed, size)
+
+
 def numbers(batches: Batches, epoch: int) -> list[list[int]]:
-    return [batch.tolist() for batch in batches.plan(epoch)]
+    """The pairs of each batch, by their place in the corpora."""
+    drawn = batches.examples.epoch(epoch).drawn
+    return [drawn[batch].tolist() for batch in batches.plan(epoch)]
 
 
 def test_sentences_get_their_marks_and_padding() -> None:
-    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
+    batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     assert batch.source_BS.tolist() == [[5, 6, END], [7, END, PAD]]
     assert batch.target_BT.tolist() == [[BEGIN, 8, PAD, PAD], [BEGIN, 9, 10, 11]]
     assert batch.next_BT.tolist() == [[8, END, PAD, PAD], [9, 10, 11, END]]
-    assert pad([]).shape == (0, 0)
+    assert pad([], PAD).shape == (0, 0)
 
 
 def test_an_epoch_holds_every_pair_once_within_the_budget(corpus) -> None:
-    batches = Batches([(corpus, 1)], tokens=400, seed=1)
+    batches = make([(corpus, 1)])
     plan = numbers(batches, 0)
     assert Counter(i for batch in plan for i in batch) == Counter(range(500))
     for batch in plan:
-        for side in ("source", "target"):
-            assert max(batches.lengths[side][batch]) * len(batch) <= 400
+        assert batches.examples.lengths[batch].max() * len(batch) <= 400
+
+
+def test_a_batch_holds_no_more_examples_than_asked_for(corpus) -> None:
+    plan = numbers(make([(corpus, 1)], size=7), 0)
+    assert Counter(i for batch in plan for i in batch) == Counter(range(500))
+    assert max(map(len, plan)) == 7
 
 
 def test_there_is_hardly_any_padding(corpus) -> None:
-    batches = Batches([(corpus, 6)], tokens=400, seed=1)  # 3,000 pairs
+    batches = make([(corpus, 6)])  # 3,000 pairs
     real = padded = 0
-    for indices in batches.plan(0):
-        for side in ("source", "target"):
-            lengths = batches.lengths[side][indices]
+    for indices in numbers(batches, 0):
+        for lengths in batches.examples.lengths[indices].T:
             real, padded = real + lengths.sum(), padded + lengths.max() * len(lengths)
     assert 1 - real / padded < 0.05
 
 
 def test_the_seed_and_the_epoch_fix_the_order(corpus) -> None:
-    plans = [numbers(Batches([(corpus, 1)], 400, seed), epoch) for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    plans = [numbers(make([(corpus, 1)], seed=seed), epoch) for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
     assert plans[0] == plans[1]
     assert plans[0] != plans[2]
     assert plans[0] != plans[3]
@@ -68,7 +79,7 @@ def same(one, other) -> bool:
 
 @given(st.integers(0, 120))
 def test_from_a_saved_position_the_same_batches_follow(corpus, start) -> None:
-    straight, resumed = Batches([(corpus, 1)], 400, 1), Batches([(corpus, 1)], 400, 1)
+    straight, resumed = make([(corpus, 1)]), make([(corpus, 1)])
     for _ in range(start):
         next(straight)
     resumed.position = straight.position
@@ -77,22 +88,21 @@ def test_from_a_saved_position_the_same_batches_follow(corpus, start) -> None:
 
 
 def test_after_the_last_batch_comes_the_next_epoch(corpus) -> None:
-    batches = Batches([(corpus, 1)], 400, 1)
+    batches = make([(corpus, 1)])
     for _ in batches.plan(0):
         next(batches)
     assert batches.position == Position(epoch=1, batch=0)
 
 
 def test_batches_hold_the_sentences_of_their_numbers(corpus) -> None:
-    batches = Batches([(corpus, 1), (corpus, 1)], 400, 1)
     indices = np.array([3, 503, 499, 999])
-    batch = batches.fetch(indices)
+    batch = Pairs([(corpus, 1), (corpus, 1)], seed=1).epoch(0).fetch(indices)
     for row, index in zip(batch.source_BS, indices, strict=True):
         assert TOKENIZER.decode([row.tolist()]) == [PAIRS[index % 500][0]]
 
 
 def test_weights_say_how_often_a_pair_comes(corpus) -> None:
-    batches = Batches([(corpus, 2), (corpus, 0.5)], 400, 1)
+    batches = make([(corpus, 2), (corpus, 0.5)])
     counts = Counter(i for batch in numbers(batches, 0) for i in batch)
     assert all(counts[i] == 2 for i in range(500))
     assert sum(counts[i] for i in range(500, 1000)) == 250
@@ -100,7 +110,7 @@ def test_weights_say_how_often_a_pair_comes(corpus) -> None:
 
 
 def test_processes_share_every_batch(corpus) -> None:
-    batch = next(Batches([(corpus, 1)], 400, 1))
+    batch = next(make([(corpus, 1)]))
     shares = [batch.share(rank, 3) for rank in range(3)]
     rows = [row.tolist() for share in shares for row in share.source_BS]
     assert sorted(rows) == sorted(row.tolist() for row in batch.source_BS)
@@ -108,11 +118,11 @@ def test_processes_share_every_batch(corpus) -> None:
 
 def test_what_cannot_be_is_named(corpus, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not fit a batch of 20; raise train.batch_tokens"):
-        Batches([(corpus, 1)], 20, 1)
+        make([(corpus, 1)], tokens=20)
     empty = encoded(lambda: iter([]), "none", TOKENIZER, TOKENIZER, 100, tmp_path)
     with pytest.raises(ValueError, match="no sentence pairs are left; see the counts"):
-        Batches([(empty, 1)], 400, 1)
+        make([(empty, 1)])
 
 
 def test_however_small_its_weight_something_of_a_corpus_comes(corpus) -> None:
-    assert [len(batch) for batch in numbers(Batches([(corpus, 0.0001)], 400, 1), 0)] == [1]
+    assert [len(batch) for batch in numbers(make([(corpus, 0.0001)]), 0)] == [1]

@@ -200,7 +200,7 @@ class AdapterState:
 
 
 def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
-    source = pad(ours.source.encode([text for text in TEXTS if text]), after=END)
+    source = pad(ours.source.encode([text for text in TEXTS if text]), PAD, after=END)
     longest = [12] * len(source)
     for width in (1, 4):
         mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, source, longest)
@@ -239,7 +239,7 @@ def native(tmp_path: Path, **changes: Any) -> Path:
     )
     torch.manual_seed(1)
     model = randomise(config.build()).float()
-    library.save(tmp_path / "native", config, library.tensors(model), tokenizer, tokenizer, "")
+    library.save(tmp_path / "native", config, library.tensors(model), (tokenizer, tokenizer), "")
     return tmp_path / "native"
 
 
@@ -312,7 +312,7 @@ def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
     )
     assert not (tmp_path / "x").exists()
     cases = (
-        ("config.json", {"model_type": "bert"}, "its model is of type 'bert', not 'marian'"),
+        ("config.json", {"model_type": "bart"}, "models of type 'bart' cannot be converted; those of bert, marian can"),
         ("config.json", {"scale_embedding": False}, "scale_embedding = False: only True can be converted"),
         ("config.json", {"decoder_ffn_dim": 99}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         ("config.json", {"encoder_layers": 5}, "not a Marian model of this config: missing ['model.encoder.layers.2"),

@@ -3,11 +3,12 @@ import torch
 from torch.nn import functional as F
 
 from helpers import assert_same, randomise
-from regard.data.batches import make_batch
+from regard.data.batches import in_batches
+from regard.data.parallel import pair_batch
 from regard.data.tokenizer import PAD, Tokenizer
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
-from regard.tasks.translation import Translator, in_batches, loss
+from regard.tasks.translation import Translator, loss
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
 TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
@@ -22,7 +23,7 @@ def make(**changes) -> torch.nn.Module:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_cross_entropy_over_real_tokens(tied, smoothing) -> None:
     model = make(tied=tied)
-    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
+    batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     smooth, plain, count = loss(model, batch, smoothing)
     logits = model(batch.source_BS, batch.target_BT).flatten(0, 1)
     target = batch.next_BT.flatten()
@@ -60,7 +61,7 @@ def test_scores_are_log_probabilities_and_agree_with_the_search() -> None:
     model = translator.model
     scores = translator.score(["the child", "we", "we"], ["el niño", "x" * 60, ""], batch_tokens=30)
     tokens = TOKENIZER.encode(["the child", "el niño"])
-    batch = make_batch([tokens[0]], [tokens[1]])
+    batch = pair_batch([tokens[0]], [tokens[1]])
     logs = model(batch.source_BS, batch.target_BT).log_softmax(-1)[0].detach()
     assert scores[0] == pytest.approx(sum(float(logs[i, t]) for i, t in enumerate(batch.next_BT[0])))
     assert scores[2] > scores[1]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers import assert_same
-from regard.data.batches import make_batch
+from regard.data.parallel import pair_batch
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks import translation
@@ -112,7 +112,7 @@ def test_sharing_weights_needs_processes(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_fewer_sentences_than_processes_is_shared_out() -> None:
-    batch = make_batch([[5, 6]], [[7]])
+    batch = pair_batch([[5, 6]], [[7]])
     assert torch.equal(batch.share(0, 2).next_BT, batch.next_BT)
     for model in (TransformerConfig(vocab_size=9, width=8, heads=2), RnnSeq2SeqConfig(vocab_size=9, width=8)):
         smooth, plain, count = translation.loss(model.build(), batch.share(1, 2))

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from helpers import assert_same
 from regard import library
-from regard.data.batches import make_batch
+from regard.data.parallel import pair_batch
 from regard.recipe import Recipe, read
 from regard.training import checkpoint
 from regard.training.loop import Training
@@ -185,7 +185,7 @@ def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:
 
 def test_an_attempt_that_came_to_nothing_is_no_hindrance(tmp_path: Path) -> None:
     start(tmp_path / "run", "tokenizer.vocab_size=290")
-    assert start(tmp_path / "run", "model.width=32").target.vocab_size == 300
+    assert start(tmp_path / "run", "model.width=32").task.target.vocab_size == 300
 
 
 def test_a_longer_budget_goes_on(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
         training.optimizer.zero_grad = lambda: None  # type: ignore[method-assign]
         training.average = {}
         training.config = training.config.__class__(**{**vars(training.config), "clip": 1e9})
-        training.step([make_batch(*([pairs[i][side] for i in group] for side in (0, 1))) for group in groups], 1.0)
+        training.step([pair_batch(*([pairs[i][side] for i in group] for side in (0, 1))) for group in groups], 1.0)
         gradients.append({name: p.grad for name, p in training.parameters.items()})
     for name, gradient in gradients[0].items():
         assert_same(gradients[1][name], gradient)
@@ -238,8 +238,8 @@ def test_a_run_may_begin_with_the_weights_of_another(straight: Path, tmp_path: P
     old, new = (load_file(folder / "model" / "model.safetensors") for folder in (straight, tmp_path / "tuned"))
     for name, tensor in old.items():
         assert_same(new[name], tensor, tolerance=1e-7)  # a step of almost nothing
-    assert training.model_config.dropout == 0.3
-    assert training.model_config.width == 16
+    assert training.task.config.dropout == 0.3
+    assert training.task.config.width == 16
     assert (tmp_path / "tuned/tokenizer.json").read_bytes() == (straight / "tokenizer.json").read_bytes()
     # resumed, it goes on from its own checkpoint
     assert finish(tmp_path / "tuned", *changes, "train.steps=3", "train.learning_rate=1e-30").state.step == 3
@@ -422,7 +422,7 @@ def test_text_that_has_changed_under_a_run_is_told(tmp_path: Path) -> None:
 
 def test_a_few_pairs_are_enough_to_begin_with(tmp_path: Path) -> None:
     training = Training(own_text(tmp_path, 3), Report(Console(quiet=True)))
-    assert len(training.valid_pairs) == 1
+    assert len(training.task.valid_pairs) == 1
 
 
 def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
@@ -439,5 +439,5 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
 
 def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
     changes = ["model.positions=learned", "model.context=4"]
-    with pytest.raises(ValueError, match=r"a sentence of \d+ tokens and its end are more than the model can take, 4"):
+    with pytest.raises(ValueError, match=r"a text of \d+ tokens, its end included, is more than the model can take, 4"):
         Training(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

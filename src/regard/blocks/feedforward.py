@@ -1,6 +1,7 @@
 """The position-wise feed-forward network: FFN(x) = W_2 f(W_1 x + b_1) + b_2  (Vaswani et al. 2017, eq. 2)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
@@ -8,8 +9,13 @@ from torch.nn import functional as F
 
 from regard.blocks.shapes import expect, expect_one_of
 
-Activation = Literal["relu", "gelu", "swish"]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # what GPT-2 computes
+    "swish": F.silu,
+}
 
 
 class FeedForward(nn.Module):

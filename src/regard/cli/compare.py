@@ -28,12 +28,15 @@ def compare(
     """
     from regard.data.text import pairs
     from regard.evaluation import bleu
-    from regard.library import load
+    from regard.library import load_as
+    from regard.tasks.translation import Translator
 
     tests = list(pairs(source, reference))
+    sources = [text for text, _ in tests]
+    translators = (load_as(Translator, model, "translate") for model in (first, second))
     one, other = (
-        [best[0].text for best in load(model).translate([text for text, _ in tests], beam=beam, penalty=penalty)]
-        for model in (first, second)
+        [best[0].text for best in translator.translate(sources, beam=beam, penalty=penalty)]
+        for translator in translators
     )
     for comparison in bleu.compare(one, other, [text for _, text in tests], samples):
         if as_json:

@@ -3,11 +3,16 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.translate import Align, Beam, Penalty
+
+if TYPE_CHECKING:
+    from regard.tasks.classification import Classifier
+    from regard.tasks.tagging import PieceTagger, WordTagger
+    from regard.tasks.translation import Translator
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="A run's folder, a model's folder, or a bundled model.")
@@ -19,37 +24,125 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 def evaluate(
     model: ModelArgument,
-    source: Source,
-    reference: Reference,
+    source: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: lines to translate, plain or .gz.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: their translations, line by line.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Classifiers: a table of texts and labels; taggers: CoNLL-U."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Classifiers: the task of GLUE that the table is of; else columns text, label.")
+    ] = None,
     beam: Beam = 4,
     penalty: Penalty = 1.0,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare in lower case, as some papers do.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write what the model says to this file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set and score it: BLEU and chrF with sacreBLEU's signatures.
+    """Try a model on a test set: BLEU and chrF of a translator, the task's metrics of a classifier, F1 of a tagger.
 
     Examples:
 
         regard evaluate runs/mine --source test.en --reference test.de
+
+        regard evaluate runs/sst2 --task sst2 --data dev.tsv
+
+        regard evaluate runs/pos --data dev.conllu
     """
+    from regard.library import load
+    from regard.tasks.classification import Classifier
+    from regard.tasks.translation import Translator
+
+    found = load(model)
+    if isinstance(found, Translator):
+        if source is None or reference is None:
+            raise ValueError("a translator is tried with --source and --reference")
+        said = _translated(found, source, reference, beam, penalty, lowercase, as_json)
+    elif data is None:
+        raise ValueError(f"a model of kind '{found.model.config.kind}' is tried with --data")
+    elif isinstance(found, Classifier):
+        said = _classified(found, data, task, as_json)
+    elif hasattr(found, "tag"):
+        said = _tagged(found, data, as_json)
+    else:
+        raise ValueError(f"{model} has no task to be tried at; fine-tune it first: regard train bert/glue")
+    if output is not None:
+        output.write_text("".join(f"{line}\n" for line in said), "utf-8")
+
+
+def _translated(
+    translator: "Translator", source: Path, reference: Path, beam: int, penalty: float, lowercase: bool, as_json: bool
+) -> list[str]:
     from regard.data.text import pairs
     from regard.evaluation import bleu
-    from regard.library import load
     from regard.tasks.documents import one_line
 
-    translator = load(model)
     tests = list(pairs(source, reference))
     found = [best[0].text for best in translator.translate([text for text, _ in tests], beam=beam, penalty=penalty)]
-    if output is not None:
-        output.write_text("".join(f"{one_line(text)}\n" for text in found), "utf-8")
     scores = bleu.score(found, [text for _, text in tests], lowercase=lowercase)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scores)))
-        return
-    typer.echo(f"BLEU   {scores.bleu:5.1f}   {scores.bleu_signature}")
-    typer.echo(f"chrF   {scores.chrf:5.1f}   {scores.chrf_signature}")
-    typer.echo(f"exact  {scores.exact:5.1f}   of {scores.sentences:,} sentences")
+    else:
+        typer.echo(f"BLEU   {scores.bleu:5.1f}   {scores.bleu_signature}")
+        typer.echo(f"chrF   {scores.chrf:5.1f}   {scores.chrf_signature}")
+        typer.echo(f"exact  {scores.exact:5.1f}   of {scores.sentences:,} sentences")
+    return [one_line(text) for text in found]
+
+
+def _classified(classifier: "Classifier", data: Path, task: str | None, as_json: bool) -> list[str]:
+    from regard.data import glue
+    from regard.data.labelled import TableConfig
+    from regard.evaluation.glue import scores
+
+    if task is None:
+        table = TableConfig(train=str(data), valid=str(data), numbers=not classifier.labels)
+        question = dataclasses.replace(table.question, labels=classifier.labels)
+        examples = table.read(data)
+    elif task in glue.TASKS:
+        question = glue.TASKS[task]
+        examples = list(glue.read(question, data))
+    else:
+        raise ValueError(f"--task {task}: no such task; there are {', '.join(glue.TASKS)}")
+    if set(question.labels) != set(classifier.labels):
+        known = [", ".join(labels) or "a number" for labels in (classifier.labels, question.labels)]
+        raise ValueError(f"the model says {known[0]}; the task asks for {known[1]}")
+    texts, seconds, gold = zip(*examples, strict=True)
+    verdicts = classifier.classify(texts, seconds)
+    said = [verdict.label or verdict.value for verdict in verdicts]
+    found = scores(question, said, gold)  # type: ignore[arg-type]
+    cut = sum(verdict.cut for verdict in verdicts)
+    if as_json:
+        typer.echo(json.dumps({**found, "texts": len(texts), "cut": cut}))
+    else:
+        for name, value in found.items():
+            typer.echo(f"{name:<10}{100 * value:5.1f}")
+        typer.echo(f"{len(texts):,} texts" + (f", {cut:,} of them too long and cut" if cut else ""))
+    return [str(value) for value in said]
+
+
+def _tagged(tagger: "PieceTagger | WordTagger", data: Path, as_json: bool) -> list[str]:
+    from regard.data.conllu import sentences
+    from regard.evaluation.tagging import scores
+
+    tests = list(sentences(data))
+    given = [[tag or "?" for tag in tags] for tags in tagger.tag([sentence.words for sentence in tests])]
+    found = scores([sentence.tags for sentence in tests], given)
+    if as_json:
+        tags = {tag: dataclasses.asdict(score) for tag, score in found["tags"].items()}
+        typer.echo(json.dumps({**found, "tags": tags}))
+    else:
+        typer.echo(f"accuracy  {found['accuracy']:6.2f}\nmacro F1  {found['macro_f1']:6.2f}\n")
+        typer.echo("tag     precision  recall      F1   words")
+        for tag, score in found["tags"].items():
+            numbers = f"{score.precision:9.1f} {score.recall:7.1f} {score.f1:7.1f} {score.count:7,}"
+            typer.echo(f"{tag:<8}{numbers}")
+    return [" ".join(tags) for tags in given]
 
 
 def score(
@@ -68,10 +161,11 @@ def score(
         regard score runs/mine --source test.en --target test.de --align --json
     """
     from regard.data.text import pairs
-    from regard.library import load
+    from regard.library import load_as
+    from regard.tasks.translation import Translator
 
     tests = list(pairs(source, target))
-    translator = load(model)
+    translator = load_as(Translator, model, "translate")
     sources, targets = [one for one, _ in tests], [other for _, other in tests]
     scores = translator.score(sources, targets)
     alignments = translator.align(sources, targets) if align else [None] * len(tests)

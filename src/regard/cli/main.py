@@ -10,8 +10,10 @@ from regard import __version__
 from regard.cli.compare import compare
 from regard.cli.convert import convert
 from regard.cli.describe import describe
+from regard.cli.encode import classify, embed, tag
 from regard.cli.evaluate import evaluate, score
 from regard.cli.explore import explore
+from regard.cli.glue import glue
 from regard.cli.look import look
 from regard.cli.recipes import recipes
 from regard.cli.train import train
@@ -27,7 +29,10 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, translate, evaluate, score, compare, look, explore, convert, recipes, describe):
+for verb in (
+    *(train, translate, classify, tag, embed, evaluate, score, compare, glue),
+    *(look, explore, convert, recipes, describe),
+):
     app.command()(verb)
 
 

@@ -23,6 +23,10 @@ def train(
 
         regard train translate/transformer 'data.train={path="train.en", target="train.de"}' train.minutes=30
 
+        regard train bert/pretrain data.text="books/*.txt" run=runs/bert
+
+        regard train bert/glue task=sst2 model.init=runs/bert data.folder=glue run=runs/sst2
+
         torchrun --nproc-per-node 2 -m regard train translate/transformer data.train=my.en-de.tsv
     """
     from rich.console import Console
@@ -40,4 +44,4 @@ def train(
             f"stopped at step {training.state.step:,}; the same command goes on from the last checkpoint"
         ) from None
     if training.group.is_first:
-        typer.echo(f'{folder}: the model. Try: regard translate --model {chosen.run} "..."')
+        typer.echo(f'{folder}: the model. Try: regard {training.task.verb} --model {chosen.run} "..."')

@@ -54,14 +54,15 @@ def translate(
         regard translate --prefix "El niño" "The child picked up a small stone."
     """
     from regard.data.text import decoded
-    from regard.library import load
+    from regard.library import load_as
     from regard.tasks.documents import translate_texts
+    from regard.tasks.translation import Translator
 
     draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     given = {name: value for name, value in draws.items() if value is not None}
     if given and not sample:
         raise ValueError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
-    translator = load(model)
+    translator = load_as(Translator, model, "translate")
     lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
     write: Callable[..., list[list[Translation]]]
     if sample:

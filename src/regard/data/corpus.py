@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from regard.data.tokenizer import Tokenizer
 from regard.folders import sync
 
+T = TypeVar("T")
 Pairs = Iterable[tuple[str, str]]
 CHUNK = 10_000
 SIDES = ("source", "target")
@@ -42,7 +44,7 @@ class Corpus:
     def __init__(self, folder: Path) -> None:
         self.about = About(**json.loads((folder / "about.json").read_text("utf-8")))
         self.begins = {side: np.asarray(np.load(folder / f"{side}.npy", mmap_mode="r")) for side in SIDES}
-        self.tokens = {side: _map(folder / f"{side}.bin") for side in SIDES}
+        self.tokens = {side: mapped(folder / f"{side}.bin") for side in SIDES}
         for side in SIDES:
             if len(self.begins[side]) != self.about.kept + 1 or self.begins[side][-1] != len(self.tokens[side]):
                 raise ValueError(f"{folder}: damaged, {side} is not as long as it should be")
@@ -60,7 +62,8 @@ class Corpus:
         return self.tokens[side][begin:end]
 
 
-def _map(path: Path) -> npt.NDArray[np.uint32]:
+def mapped(path: Path) -> npt.NDArray[np.uint32]:
+    """The tokens of a file, read only where they are looked at."""
     # an empty file cannot be mapped
     return np.asarray(np.memmap(path, np.uint32, "r")) if path.stat().st_size else np.zeros(0, np.uint32)
 
@@ -74,24 +77,35 @@ def encoded(
         key: a hash of all that `read` depends on.
         longest: pairs with more tokens than this on a side are dropped.
     """
-    recipe = json.dumps([2, key, source.to_json(), target.to_json(), longest])  # 2: the version of the format
-    folder = cache / hashlib.sha256(recipe.encode()).hexdigest()[:32]
+    recipe = [2, key, source.to_json(), target.to_json(), longest]  # 2: the version of the format
+    return cached(cache, recipe, lambda folder: _encode(read(), source, target, longest, folder), Corpus)
+
+
+def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened: Callable[[Path], T]) -> T:
+    """What a folder of the cache holds; the folder is made if it is not there or damaged.
+
+    Args:
+        recipe: all that the folder depends on. Its name is a hash of this.
+        fill: writes the files of the folder.
+        opened: reads them, with an error where they are damaged.
+    """
+    folder = cache / hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:32]
     if folder.exists():
         try:
-            return Corpus(folder)
+            return opened(folder)
         except (FileNotFoundError, ValueError, TypeError, EOFError):
             _remove(folder)  # damaged, by a loss of power perhaps: it is made again
     aside = cache / f"{folder.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        _encode(read(), source, target, longest, aside)
+        fill(aside)
         for path in aside.iterdir():
             sync(path)
         _move(aside, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return Corpus(folder)
+    return opened(folder)
 
 
 def _remove(folder: Path) -> None:
@@ -107,7 +121,7 @@ def _move(aside: Path, folder: Path) -> None:
     try:
         aside.rename(folder)
     except OSError:
-        if not folder.exists():  # another process has made the same corpus at the same time
+        if not folder.exists():  # another process has made the same at the same time
             raise
 
 
@@ -115,17 +129,12 @@ def _encode(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int, fo
     kept = empty = long = 0
     ends: dict[str, list[npt.NDArray[np.int64]]] = {side: [np.zeros(1, np.int64)] for side in SIDES}
     with (folder / "source.bin").open("wb") as source_file, (folder / "target.bin").open("wb") as target_file:
-        for chunk in _chunks(pairs):
-            full = [(one, other) for one, other in chunk if one.strip() and other.strip()]
-            empty += len(chunk) - len(full)
-            sides = (source.encode([one for one, _ in full]), target.encode([other for _, other in full]))
-            short = [(one, other) for one, other in zip(*sides, strict=True) if max(len(one), len(other)) <= longest]
-            long += len(full) - len(short)
-            kept += len(short)
+        for chunk in chunks(pairs, source, target, longest):
+            kept, empty, long = kept + len(chunk.tokens), empty + chunk.empty, long + chunk.long
             for i, (side, file) in enumerate(zip(SIDES, (source_file, target_file), strict=True)):
-                lengths = np.array([len(pair[i]) for pair in short], np.int64)
+                lengths = np.array([len(pair[i]) for pair in chunk.tokens], np.int64)
                 ends[side].append(ends[side][-1][-1] + np.cumsum(lengths))
-                file.write(np.fromiter(chain.from_iterable(pair[i] for pair in short), np.uint32).tobytes())
+                file.write(np.fromiter(chain.from_iterable(pair[i] for pair in chunk.tokens), np.uint32).tobytes())
             for side in SIDES:
                 if not len(ends[side][-1]):
                     ends[side].pop()
@@ -134,10 +143,25 @@ def _encode(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int, fo
     (folder / "about.json").write_text(json.dumps(asdict(About(kept, empty, long))), "utf-8")
 
 
-def _chunks(pairs: Pairs) -> Iterator[list[tuple[str, str]]]:
+class Chunk(NamedTuple):
+    """Some pairs without those that are dropped, their tokens, and how many were dropped."""
+
+    texts: list[tuple[str, str]]
+    tokens: list[tuple[list[int], list[int]]]
+    empty: int
+    long: int
+
+
+def chunks(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int) -> Iterator[Chunk]:
+    """All pairs, some thousand at a time."""
     iterator = iter(pairs)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk
+    while read := list(islice(iterator, CHUNK)):
+        full = [(one, other) for one, other in read if one.strip() and other.strip()]
+        sides = (source.encode([one for one, _ in full]), target.encode([other for _, other in full]))
+        encoded = zip(full, zip(*sides, strict=True), strict=True)
+        short = [(texts, tokens) for texts, tokens in encoded if max(map(len, tokens)) <= longest]
+        dropped = len(read) - len(full), len(full) - len(short)
+        yield Chunk([texts for texts, _ in short], [tokens for _, tokens in short], *dropped)
 
 
 def file_hash(*paths: Path) -> str:

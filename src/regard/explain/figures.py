@@ -18,6 +18,15 @@ DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
 LARGEST = 30  # inches of a picture's side, about
 FAINT = 0.02  # weights below it are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
+SCORES = {
+    "bleu": "BLEU (greedy)",
+    "valid_mlm_accuracy": "words guessed",
+    "valid_f1": "F1",
+    "valid_matthews": "Matthews' correlation",
+    "valid_pearson": "Pearson's correlation",
+    "valid_accuracy": "accuracy",
+}
+"""What a log may tell beside losses; curves show the first that is there."""
 # after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
 FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
@@ -102,7 +111,7 @@ def positions(encoding_TE: Tensor) -> Figure:
 
 
 def learning_curves(log: Path) -> Figure:
-    """Loss, in training and in validation, and BLEU, by step."""
+    """Loss, in training and in validation, and the score that counts, by step."""
     entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
@@ -111,11 +120,13 @@ def learning_curves(log: Path) -> Figure:
         *axes.plot(*_series(entries, "valid_loss"), color=DARK, marker=".", label="loss in validation"),
     ]
     axes.set_xlabel("step")
-    axes.set_ylabel("loss a token")
-    right = axes.twinx()
-    drawn += right.plot(*_series(entries, "bleu"), color=BRIGHT, marker=".", linestyle="--", label="BLEU (greedy)")
-    right.set_ylabel("BLEU")
-    right.set_ylim(bottom=0)
+    axes.set_ylabel("loss")
+    score = next((name for name in SCORES if any(name in entry for entry in entries)), None)
+    if score is not None:
+        right = axes.twinx()
+        drawn += right.plot(*_series(entries, score), color=BRIGHT, marker=".", linestyle="--", label=SCORES[score])
+        right.set_ylabel(SCORES[score])
+        right.set_ylim(bottom=0)
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
     return figure
 

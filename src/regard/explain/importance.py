@@ -28,7 +28,7 @@ def head_effects(reading: Reading) -> dict[str, Tensor]:
         return {}
     logits_BTV = reading.run()
     whole = reading.log_probabilities(logits_BTV).sum()
-    at_once = max(1, LOGITS // logits_BTV.numel())
+    at_once = max(1, LOGITS // max(1, logits_BTV.numel()))
     changed = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
@@ -77,7 +77,7 @@ class EarlyAnswer:
 def early_answers(reading: Reading) -> dict[str, list[EarlyAnswer]]:
     """For each layer, by its path, the answer at each position; empty for models that cannot be asked early."""
     model = reading.model
-    if not isinstance(model, Answering):
+    if not isinstance(model, Answering) or not reading.said.tokens:
         return {}
     outputs: dict[str, Tensor] = {}
     with ExitStack() as hooks:

@@ -86,7 +86,7 @@ class Reading:
     def run(self, copies: int = 1) -> Tensor:
         """Logits for each position of the output; with several copies of the input, for each of them."""
         logits_BTV: Tensor = self.model(*(x.expand(copies, *x.shape[1:]) for x in self.inputs))
-        return logits_BTV
+        return logits_BTV if self.said.tokens else logits_BTV[:, :0]  # some models say nothing
 
     def weights(
         self, patterns: str | Sequence[str], heads: Sequence[int] | None = None, rows: Sequence[int] | None = None

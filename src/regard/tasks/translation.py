@@ -1,7 +1,7 @@
 """Translation: the loss of a batch, and a translator that takes and gives text."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
-from regard.data.batches import Batch, make_batch, pad
+from regard.data.batches import in_batches, pad
+from regard.data.parallel import PairBatch, pair_batch
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
@@ -37,7 +38,7 @@ class EncoderDecoder(Autoregressive, Protocol):
         ...
 
 
-def loss(model: EncoderDecoder, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
+def loss(model: EncoderDecoder, batch: PairBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
     """The loss of a batch, summed over its real target tokens; the same without smoothing; and how many they are."""
     is_real_BT = batch.next_BT != PAD
     x_ND = model.hidden(batch.source_BS, batch.target_BT)[is_real_BT]
@@ -132,7 +133,7 @@ class Translator:
             starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
             # a text without end is cut: twice as many tokens as the source has are plenty
             longest = [min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)]
-            found = how.search(self.model, pad(chosen, after=END).to(self.device), longest, starts)
+            found = how.search(self.model, pad(chosen, PAD, after=END).to(self.device), longest, starts)
             for i, source, hypotheses in zip(indices, chosen, found, strict=True):
                 is_cut = len(source) < len(sentences[i])
                 results[i] = [self._translation(source, hypothesis, align, is_cut) for hypothesis in hypotheses]
@@ -202,7 +203,7 @@ class Translator:
         source = self._fitting(self.source.encode([text])[0])
         if not source:
             return
-        state, tokens = self.model.start(pad([source], after=END).to(self.device)), [BEGIN]
+        state, tokens = self.model.start(pad([source], PAD, after=END).to(self.device)), [BEGIN]
         for _ in range(min(2 * len(source) + 20, self._room)):
             logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
             tokens.append(int(logits_BV.argmax()))
@@ -223,7 +224,7 @@ class Translator:
         encoded = list(zip(self.source.encode(sources), self.target.encode(targets), strict=True))
         scores = [0.0] * len(encoded)
         for indices in in_batches([max(map(len, pair)) for pair in encoded], batch_tokens, with_empty=True):
-            batch = make_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
+            batch = pair_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
             logits_BTV = self.model(batch.source_BS, batch.target_BT)
             logs_BT = logits_BTV.log_softmax(-1).gather(2, batch.next_BT[:, :, None])[:, :, 0]
             sums_B = logs_BT.masked_fill(batch.next_BT == PAD, 0.0).sum(1)
@@ -240,16 +241,3 @@ def _stream(tokenizer: Tokenizer, tokens: Sequence[int]) -> Stream:
 def _words(text: str) -> tuple[str, ...]:
     """The words of a text, parted as `Tokenizer.words` parts them: not by a space that is none in ASCII."""
     return tuple(word.decode() for word in text.encode().split())
-
-
-def in_batches(lengths: Sequence[int], tokens: int, with_empty: bool = False) -> Iterable[list[int]]:
-    """Numbers of sentences of like length, the longest first, in batches of at most so many tokens or one sentence."""
-    order = sorted((i for i, length in enumerate(lengths) if length or with_empty), key=lambda i: -lengths[i])
-    batch: list[int] = []
-    for i in order:
-        if batch and (lengths[batch[0]] + 1) * (len(batch) + 1) > tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch

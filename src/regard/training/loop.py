@@ -5,38 +5,47 @@ and `last/`. The same command on a run that was interrupted goes on where it was
 """
 
 import dataclasses
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from regard import library
-from regard.data.batches import Batch, Batches, Position
-from regard.data.corpus import Corpus, encoded
-from regard.data.sources import Part
-from regard.data.tokenizer import PAD, Tokenizer
-from regard.evaluation import bleu
+from regard.config import Config
+from regard.data.batches import Batch, Position
+from regard.data.documents import DocumentsConfig
+from regard.data.labelled import GlueConfig, TableConfig
+from regard.data.sources import DatesConfig, ParallelConfig
+from regard.data.tagged import ConlluConfig
 from regard.folders import write_tensors
-from regard.library import AnyModelConfig
 from regard.recipe import Recipe
-from regard.tasks import translation
 from regard.training import checkpoint
-from regard.training.claim import claim, claim_text
+from regard.training.claim import claim
+from regard.training.classification import ClassificationTask
 from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.memory import keep_memory
-from regard.training.report import Report
+from regard.training.pretraining import PretrainingTask
+from regard.training.report import Report, Say
 from regard.training.schedule import learning_rate
+from regard.training.tagging import TaggingTask
+from regard.training.task import Task, units
+from regard.training.translation import TranslationTask
 
-SAMPLE = 2_000_000  # pairs that a tokenizer learns from at most
-BLEU_SENTENCES = 200
+TASKS: dict[type[Config], Callable[[Recipe, Say], Task]] = {
+    ParallelConfig: TranslationTask,
+    DatesConfig: TranslationTask,
+    DocumentsConfig: PretrainingTask,
+    GlueConfig: ClassificationTask,
+    TableConfig: ClassificationTask,
+    ConlluConfig: TaggingTask,
+}
+"""What is trained with data of each kind."""
 LOG_EVERY = 50  # steps
 
 
@@ -62,39 +71,27 @@ class Training:
         self.device = Device(recipe.device, recipe.train.precision)
         self.group = Group(self.device)
         self.run = Path(recipe.run)
-        self.counts: list[dict[str, Any]] = []
-        """What became of the pairs of each source."""
         if recipe.threads:
             torch.set_num_threads(recipe.threads)
         with self.group.one_after_the_other():
             if self.group.is_first:
                 claim(self.run, recipe)
-            parts, valid_parts = recipe.data.parts(), recipe.data.valid_parts()
-            if self.group.is_first:
-                claim_text(self.run, [part.key for part in (*parts, *valid_parts)])
-            self.source, self.target = self._tokenizers()
-            corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
-            valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
-        if not any(len(corpus) for corpus, _ in valid):
-            raise ValueError("there are no sentence pairs to validate with; give some with data.valid")
-        self.batches = Batches(corpora, self.config.batch_tokens, recipe.seed)
-        self.valid = Batches(valid, self.config.batch_tokens, seed=0)
-        self.valid_pairs = list(islice(self._fitting(valid_parts), BLEU_SENTENCES))
-        self.model_config = self._model_config()
+            self.task = TASKS[type(recipe.data)](recipe, report.say)
+        self.batches = self.task.batches
         # a model that validates, with whatever weights are to be judged
         # one that is too large for a process is judged where there is room
         self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
-        self.judge = self.model_config.build().to(self.judge_device) if self.group.is_first else None
+        self.judge = self.task.config.build().to(self.judge_device) if self.group.is_first else None
         torch.manual_seed(recipe.seed)
-        self.model = self.model_config.build()
-        longest = max(int(part.max()) for batches in (self.batches, self.valid) for part in batches.lengths.values())
+        self.model = self.task.config.build()
+        longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
         if self.model.limit is not None and longest > self.model.limit:
             raise ValueError(
-                f"a sentence of {longest - 1} tokens and its end are more than the model can take, {self.model.limit}; "
+                f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
                 f"lower data.longest, or raise model.context"
             )
         if recipe.init:
-            library.load_tensors(self.model, library.read(recipe.init).weights, f"the weights of {recipe.init}")
+            library.begin_with(self.model, recipe.init)
         if self.config.shard:
             self.group.shard(self.model)
         else:
@@ -104,57 +101,11 @@ class Training:
         self.optimizer = self._optimizer()
         self.state = State()
         self._clock = time.perf_counter()
-        self._recent: list[tuple[float, int, float]] = []
-        """Loss, tokens and seconds of the steps since the last line of the log."""
+        self._recent: list[tuple[dict[str, float], int, float]] = []
+        """What was told, tokens and seconds of the steps since the last line of the log."""
         self._validated = ""
         """What the last validation said, for the live line."""
         self._resume()
-
-    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        if any(self.run.glob("tokenizer*.json")):
-            return library.load_tokenizers(self.run)
-        if self.recipe.init:
-            contents = library.read(self.recipe.init)
-            library.save_tokenizers(self.run, contents.source, contents.target)
-            return contents.source, contents.target
-        config = self.recipe.tokenizer
-        self.report.say(f"learning a vocabulary of {config.vocab_size:,} tokens")
-
-        def texts(*sides: int) -> Iterator[str]:
-            pairs = islice(chain.from_iterable(part.read() for part in self.recipe.data.parts()), SAMPLE)
-            return (pair[side] for pair in pairs for side in sides)
-
-        if config.joint:
-            source = target = Tokenizer.train(config.kind, config.vocab_size, texts(0, 1))
-        else:
-            source, target = (Tokenizer.train(config.kind, config.vocab_size, texts(side)) for side in (0, 1))
-        library.save_tokenizers(self.run, source, target)
-        return source, target
-
-    def _corpus(self, part: Part, what: str) -> Corpus:
-        cache = Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))
-        corpus = encoded(part.read, part.key, self.source, self.target, self.recipe.data.longest, cache)
-        about = corpus.about
-        self.counts.append({"pairs": what, **dataclasses.asdict(about)})
-        self.report.say(
-            f"{what}: {about.kept:,} pairs; dropped {about.empty:,} with an empty side "
-            f"and {about.long:,} with more than {self.recipe.data.longest} tokens"
-        )
-        return corpus
-
-    def _fitting(self, parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-        """The pairs that are not dropped from a corpus."""
-        for pair in chain.from_iterable(part.read() for part in parts):
-            lengths = [len(t.encode([text])[0]) for t, text in zip((self.source, self.target), pair, strict=True)]
-            if all(text.strip() for text in pair) and max(lengths) <= self.recipe.data.longest:
-                yield pair
-
-    def _model_config(self) -> AnyModelConfig:
-        """The model's config with the vocabulary that the tokenizer really has."""
-        if self.recipe.init:
-            return self.recipe.model
-        source_size = None if self.source is self.target else self.source.vocab_size
-        return replace(self.recipe.model, vocab_size=self.target.vocab_size, source_vocab_size=source_size)
 
     def _optimizer(self) -> torch.optim.AdamW:
         """AdamW, with decay for matrices only."""
@@ -164,7 +115,7 @@ class Training:
             {"params": matrices, "weight_decay": self.config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), eps=1e-9)
+        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, self.config.beta2), eps=1e-9)
 
     # what a checkpoint holds
 
@@ -215,7 +166,7 @@ class Training:
             torch.manual_seed(self.recipe.seed + self.group.rank)  # or else all would drop out the same
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
-            for counts in self.counts if not self.state.step else ():
+            for counts in self.task.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 
     def _resume_random(self, tensors: dict[str, Tensor]) -> None:
@@ -277,14 +228,12 @@ class Training:
         if self.group.is_first:
             weights = checkpoint.mean(self.run, self.config.average_last, "model.", self.report.say)
             values = self._validation_values(weights)
-            better = values["valid_loss"] < best
-            self.report.say(
-                f"mean of the last checkpoints: valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}, "
-                + ("kept" if better else f"not better than {best:.3f}")
-            )
-            if better:
+            worth = self.task.worth(values)
+            verdict = "kept" if worth < best else "not better than the best so far"
+            self.report.say(f"mean of the last checkpoints: {self.task.describe(values)}, {verdict}")
+            if worth < best:
                 self._write_model(self.run / "model", weights, values)
-                self.state.best = values["valid_loss"]
+                self.state.best = worth
         (self.state.best,) = self.group.from_first([self.state.best])
         if self.state.best < best:
             self.save()  # so that a longer run knows what it has to better
@@ -300,15 +249,16 @@ class Training:
         start = time.perf_counter()
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
-        loss, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
+        told, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
         self._tick()
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
         if not self.group.is_first:
             return
-        self._recent.append((loss * tokens, tokens, self._clock - start))
-        total, count, time_spent = map(sum, zip(*self._recent, strict=True))
-        values = {"loss": total / count, "tokens_per_second": count / time_spent}
+        self._recent.append((told, tokens, self._clock - start))
+        count, seconds = (sum(numbers) for numbers in list(zip(*self._recent, strict=True))[1:])
+        values = {name: sum(one[name] * n for one, n, _ in self._recent) / count for name in told}
+        values["tokens_per_second"] = count / seconds
         self.report.step(
             self.progress,
             f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
@@ -324,21 +274,25 @@ class Training:
         (seconds,) = self.group.from_first([now - self._clock])
         self.state.seconds, self._clock = self.state.seconds + seconds, now
 
-    def step(self, batches: Sequence[Batch], rate: float) -> tuple[float, int]:
-        """One step on several batches: the loss of a token, and the number of target tokens."""
+    def step(self, batches: Sequence[Batch], rate: float) -> tuple[dict[str, float], int]:
+        """One step on several batches: what is told of them, as means, and the number of tokens."""
         self.model.train()
-        tokens = sum(int((batch.next_BT != PAD).sum()) for batch in batches)
-        total = torch.zeros(1, dtype=torch.float64)
+        counts = units(self.task, batches)
+        told: dict[str, float] = defaultdict(float)
         for batch in (whole.share(self.group.rank, self.group.world) for whole in batches):
             with self.device.autocast():
-                smooth, plain, _ = translation.loss(self.model, batch.to(self.device.torch), self.config.smoothing)
-            if not torch.isfinite(smooth):
+                parts = self.task.loss(self.model, batch.to(self.device.torch))
+            loss = torch.stack([part.loss / max(1, counts[unit]) for unit, part in parts.items()]).sum()
+            if not torch.isfinite(loss):
                 self._stop_for_nan([batch], "loss")
-            (smooth / tokens).backward()
-            total += float(plain)
+            loss.backward()
+            for unit, part in parts.items():
+                for name, value in part.told.items():
+                    told[name] += float(value) / max(1, counts[unit])
+        values = torch.tensor(list(told.values()), dtype=torch.float64)
         # sharded gradients are summed already, where they came about
         gradients = [] if self.config.shard else [_gradient(parameter) for parameter in self.parameters.values()]
-        self.group.sum_([total, *gradients])
+        self.group.sum_([values, *gradients])
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         if not torch.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
             self._stop_for_nan(batches, "gradient")
@@ -351,7 +305,7 @@ class Training:
             keep = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
             with torch.no_grad():
                 torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
-        return float(total) / tokens, tokens
+        return dict(zip(told, values.tolist(), strict=True)), counts["tokens"]
 
     def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
         path = self.run / "bad-batch.safetensors"
@@ -368,7 +322,7 @@ class Training:
         return self.group.whole({**library.tensors(self.model), **self.average})
 
     def validate(self) -> None:
-        """Loss and BLEU on the validation pairs; the best model so far is kept."""
+        """Judges the weights on the validation data; the best model so far is kept."""
         weights = self._weights()
         if self.group.is_first:
             self._validate(weights)
@@ -377,40 +331,30 @@ class Training:
 
     def _validate(self, weights: Mapping[str, Tensor]) -> None:
         values = self._validation_values(weights)
-        if values["valid_loss"] < self.state.best:
-            self.state.best, self.state.stale = values["valid_loss"], 0
+        worth = self.task.worth(values)
+        if worth < self.state.best:
+            self.state.best, self.state.stale = worth, 0
             self._write_model(self.run / "model", weights, values)
         else:
             self.state.stale += 1
         self.report.log(step=self.state.step, **values)
-        self._validated = f"  valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}"
+        self._validated = f"  {self.task.describe(values)}"
         self.report.say(
             f"step {self.state.step:,}  epoch {self.state.epoch + 1}{self._validated}  "
             f"{self.progress:.0%}  {self.state.seconds / 60:.1f} min"
         )
 
     @torch.no_grad()
-    def _validation_values(self, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    def _validation_values(self, weights: Mapping[str, Tensor]) -> dict[str, float]:
         assert self.judge is not None
         library.load_tensors(self.judge, weights, "weights to validate")
-        translator = translation.Translator(self.judge, self.source, self.target)
-        total = count = 0.0
-        for indices in self.valid.plan(0):
-            _, plain, tokens = translation.loss(self.judge, self.valid.fetch(indices).to(self.judge_device))
-            total, count = total + float(plain), count + tokens
-        found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
-        scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
-        return {"valid_loss": total / count, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+        return self.task.judge(self.judge.eval())
 
-    def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: dict[str, Any]) -> None:
+    def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
-        if values:
-            count = len(self.valid_pairs)
-            lines += [f"Loss a token on all validation pairs; scores of greedy search on {count} of them:", ""]
-        lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
-        lines += [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()] if values else []
+        lines += self.task.card(values) if values else []
         lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
-        library.save(folder, self.model_config, weights, self.source, self.target, "\n".join(lines))
+        self.task.save(folder, weights, "\n".join(lines))
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:

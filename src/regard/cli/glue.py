@@ -1,0 +1,113 @@
+"""`regard glue`: the GLUE table of a model."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.evaluate import ModelArgument
+
+TRAINED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
+BESIDE = ("BERT-base", "BERT-large", "Human")
+
+
+def glue(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="A folder with a folder for each task.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes of the recipe bert/glue.")
+    ] = None,
+    tasks: Annotated[str, typer.Option(help="Some of the nine tasks, parted by commas.")] = ",".join(TRAINED),
+    seeds: Annotated[int, typer.Option(min=1, help="Fine-tunings of each task, with different seeds.")] = 1,
+    runs: Annotated[Path, typer.Option(help="The folder for the runs; finished ones are not repeated.")] = Path(
+        "runs/glue"
+    ),
+    submission: Annotated[
+        Path | None, typer.Option(help="Also answer the test sets, in a folder of files for the leaderboard.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Fine-tune a model on GLUE's tasks, and show how well it does beside published models.
+
+    Examples:
+
+        regard glue runs/bert --data glue/ --tasks cola,rte,mrpc,stsb
+
+        regard glue hf:all-MiniLM-L6-v2 train.epochs=5 --data glue/ --tasks rte --seeds 5
+    """
+    from regard.data.glue import TASKS
+
+    chosen = [task.strip() for task in tasks.split(",")]
+    if unknown := [task for task in chosen if task not in TRAINED]:
+        raise ValueError(f"--tasks {','.join(unknown)}: no such task to train; there are {', '.join(TRAINED)}")
+    rows: dict[str, dict[str, Any]] = {}
+    for task in chosen:
+        folders = [runs / f"{task}-{seed}" for seed in range(1, seeds + 1)]
+        found = [_tuned(model, task, data, run, seed, overrides or []) for seed, run in enumerate(folders, start=1)]
+        metrics = {name: [100 * values[f"valid_{name}"] for values in found] for name in TASKS[task].metrics}
+        rows[task] = {
+            name: {"median": statistics.median(v), "least": min(v), "most": max(v), "seeds": len(v)}
+            for name, v in metrics.items()
+        }
+        if submission is not None:
+            first = metrics[TASKS[task].metrics[0]]
+            _submit(folders[first.index(max(first))], data, task, submission)
+    if as_json:
+        typer.echo(json.dumps(rows))
+    else:
+        _show(rows)
+
+
+def _tuned(model: str, task: str, data: Path, run: Path, seed: int, overrides: list[str]) -> dict[str, float]:
+    """What the best model of a run reaches on the validation set; the run is made if it is not there."""
+    from rich.console import Console
+
+    from regard import recipe
+    from regard.training.loop import Training
+    from regard.training.report import Report
+
+    asked = [f"task={task}", f"seed={seed}", f'data.folder="{data}"', f'model.init="{model}"', f'run="{run}"']
+    training = Training(recipe.read("bert/glue", [*asked, *overrides]), Report(Console(stderr=True)))
+    training.train()
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
+    return min((line for line in lines if "valid_loss" in line), key=training.task.worth)
+
+
+def _submit(run: Path, data: Path, task: str, folder: Path) -> None:
+    from regard.data import glue as tasks
+    from regard.evaluation.glue import SUBMISSION, write_submission
+    from regard.library import load_as
+    from regard.tasks.classification import Classifier
+
+    folder.mkdir(parents=True, exist_ok=True)
+    classifier = load_as(Classifier, str(run), "classify")
+    also = {"mnli": ("mnli", "mnli-mm", "ax")}.get(task, (task,))
+    for question in (tasks.TASKS[name] for name in also):
+        examples = list(tasks.read(question, tasks.find(data, question, "test"), labelled=False))
+        verdicts = classifier.classify([e.text for e in examples], [e.second for e in examples])
+        answers = [verdict.label or verdict.value for verdict in verdicts]
+        write_submission(folder / SUBMISSION[question.name], question, answers)  # type: ignore[arg-type]
+
+
+def _show(rows: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from regard.evaluation.glue import REFERENCE
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("task")
+    table.add_column("metric")
+    for heading in ("dev, median", "from … to", *BESIDE):
+        table.add_column(heading, justify="right")
+    for task, metrics in rows.items():
+        for name, value in metrics.items():
+            spread = f"{value['least']:.1f} … {value['most']:.1f}" if value["seeds"] > 1 else ""
+            published = [REFERENCE[row].get(task, {}).get(name) for row in BESIDE]
+            cells = ["" if x is None else f"{x:.1f}" for x in published]
+            table.add_row(task, name, f"{value['median']:.1f}", spread, *cells)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("\nBERT-base, BERT-large and Human: on the test sets, as published.")

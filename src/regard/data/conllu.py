@@ -1,0 +1,57 @@
+"""Reads words and their parts of speech from CoNLL-U, the format of Universal Dependencies.
+
+A word is a line of ten columns parted by tabs, a blank line ends a sentence, and `#` begins a comment.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from regard.data.text import lines
+
+Column = Literal["upos", "xpos"]
+WIDTH = 10
+PLACES = {"upos": 3, "xpos": 4}
+NOTHING = "_"
+
+
+class Sentence(NamedTuple):
+    """Words, and the tag of each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
+    """The sentences of a file, plain or gzipped, with the tags that all languages share or with the treebank's own."""
+    words: list[tuple[str, str]] = []
+    # the end of the file ends its last sentence as a blank line does
+    for number, line in enumerate(chain(lines(path), [""]), start=1):
+        if line and not line.startswith("#"):
+            words += _words(line, len(words) + 1, column, where=f"{path}, line {number}")
+        elif not line and words:
+            yield Sentence(tuple(word for word, _ in words), tuple(tag for _, tag in words))
+            words = []
+
+
+def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[str, str]]:
+    """The word of a line and its tag, where it has one; `place` is the number that its word should have."""
+    fields = line.split("\t")
+    if len(fields) != WIDTH:
+        raise ValueError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, parted by tabs")
+    number, word, tag = fields[0], fields[1], fields[PLACES[column]]
+    # 3-4 is how words 3 and 4 are written as one, and 2.1 a word that was left out after the second
+    if number.startswith((f"{place}-", f"{place - 1}.")):
+        return
+    if number != str(place):
+        raise ValueError(
+            f"{where}: word number {number!r} stands where {place} should; "
+            f"words are counted from 1, and a blank line ends a sentence"
+        )
+    if not word:
+        raise ValueError(f"{where}: word {number} is empty; write {NOTHING} where there is nothing")
+    if tag in ("", NOTHING):
+        other = next(name for name in PLACES if name != column)
+        raise ValueError(f"{where}: {word!r} has no {column}; give a file with tags, or choose column {other!r}")
+    yield word, tag

@@ -1,0 +1,119 @@
+"""Text files as documents, each a list of sentences in their order."""
+
+import glob
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from regard.config import Config, Rate
+from regard.data.sentences import split as split_sentences
+from regard.data.text import lines
+
+Split = Literal["file", "blank", "heading"]
+
+
+def _listed(value: Any) -> Any:
+    """One name may stand for a list of names."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]
+HELD_OUT = 50  # one sentence in so many is kept to validate with
+LONG = 20  # sentences from which on a document gives its end for it; of shorter ones some are kept whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentsConfig(Config):
+    """Text of any kind, to pre-train on."""
+
+    kind: Literal["documents"] = "documents"
+    text: Names
+    """Files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
+    split: Split = "file"
+    """What parts documents: files; blank lines, with a sentence on each line; or headings such as `= Title =`."""
+    longest: Annotated[int, Field(ge=8, le=100_000)] = 128
+    """The tokens of an example, marks included."""
+    masked: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """The share of tokens that are asked for."""
+    whole_words: bool = False
+    """The pieces of a word are asked for all together or not at all."""
+    short: Rate = 0.1
+    """The share of examples that are shorter than they could be."""
+    next_sentence: bool = True
+    """Also ask whether the second half of an example follows the first."""
+
+    def paths(self) -> list[Path]:
+        """The files, in order."""
+        found: set[Path] = set()
+        for name in self.text:
+            here = {Path(name)} if Path(name).is_file() else _matching(name)
+            here = {inner for path in here for inner in ([path] if path.is_file() else path.glob("**/*.txt*"))}
+            if not here:
+                raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
+            found |= here
+        return sorted(found)
+
+    def documents(self, valid: bool) -> Iterator[list[str]]:
+        """What to train on, or what is kept to validate with."""
+        every = chain.from_iterable(documents(path, self.split) for path in self.paths())
+        for number, document in enumerate(every):
+            if len(document) < LONG:
+                kept = len(document) if number % HELD_OUT < 2 else 0
+            else:
+                kept = max(2, len(document) // HELD_OUT)
+            middle = len(document) - kept
+            if part := document[middle:] if valid else document[:middle]:
+                yield part
+
+
+def _matching(pattern: str) -> set[Path]:
+    # by this module, because a pattern may begin at the root
+    return {Path(path) for path in glob.glob(pattern, recursive=True)}  # noqa: PTH207
+
+
+# as many signs on the one side as on the other
+_HEADING = re.compile(r"(=(?: =)*) (?!=).*(?<!=) \1")
+
+
+def documents(path: Path, split: Split) -> Iterator[list[str]]:
+    """Documents of a text file (.txt, .txt.gz), each a list of sentences.
+
+    Args:
+        split: what parts documents. "file": nothing, the file is one. "blank": blank lines, and each line is a
+            sentence. "heading": lines such as `= Title =`, which belong to no document; `= = Part = =` only ends a
+            paragraph.
+    """
+    text = (line.strip() for line in lines(path))
+    if split == "blank":
+        yield from _paragraphs(text)
+        return
+    for article in _articles(text) if split == "heading" else [text]:
+        # the lines of a book end where the page did, not where a sentence does
+        paragraphs = (" ".join(paragraph) for paragraph in _paragraphs(article))
+        if document := [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph).sentences]:
+            yield document
+
+
+def _paragraphs(text: Iterable[str]) -> Iterator[list[str]]:
+    """The lines between blank lines."""
+    for is_text, paragraph in groupby(text, bool):
+        if is_text:
+            yield list(paragraph)
+
+
+def _articles(text: Iterable[str]) -> Iterator[list[str]]:
+    """The lines between titles, with a blank line for each heading of a part."""
+    article: list[str] = []
+    for line in text:
+        heading = _HEADING.fullmatch(line)
+        if heading and heading[1] == "=":
+            yield article
+            article = []
+        else:
+            article.append("" if heading else line)
+    yield article

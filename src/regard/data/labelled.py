@@ -1,0 +1,136 @@
+"""Texts with labels, to fine-tune with: the tasks of GLUE, and tables of your own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from regard.config import Config, Positive
+from regard.data import glue, sequences
+from regard.data.batches import Batch, Indices, Lengths
+from regard.data.glue import GlueTask
+from regard.data.pretraining import IGNORED
+from regard.data.sequences import Encoded
+from regard.data.tables import Example, read_table
+from regard.data.wordpiece import WordPiece
+
+Longest = Annotated[int, Field(ge=8, le=100_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueConfig(Config):
+    """One of GLUE's tasks."""
+
+    kind: Literal["glue"] = "glue"
+    task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
+    """May also be written as `task` alone."""
+    folder: str = "glue"
+    """Holds a folder for each task, such as `SST-2`, with `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
+    most: Positive | None = None
+    """Learn from so many examples only, taken evenly from all of them."""
+    longest: Longest = 128
+    """Texts with more tokens than this are cut."""
+
+    @property
+    def question(self) -> GlueTask:
+        """What is asked."""
+        return glue.TASKS[self.task]
+
+    def paths(self) -> tuple[Path, Path]:
+        """The files to train on and to validate with."""
+        one, other = (glue.find(Path(self.folder), self.question, split) for split in ("train", "dev"))
+        return one, other
+
+    def read(self, path: Path) -> list[Example]:
+        """The examples of a file."""
+        return list(glue.read(self.question, path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableConfig(Config):
+    """Texts and labels of your own, in tables whose first line names the columns: TSV, or CSV, plain or `.gz`."""
+
+    kind: Literal["table"] = "table"
+    train: str
+    valid: str
+    texts: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("text",)
+    """The columns of the text or, where it is about two, of both."""
+    label: str = "label"
+    """The column of the label."""
+    numbers: bool = False
+    """Labels are numbers to come near to, not names."""
+    most: Positive | None = None
+    longest: Longest = 128
+
+    @cached_property
+    def question(self) -> GlueTask:
+        """What is asked: for one of the labels that the training file has."""
+        labels = () if self.numbers else tuple(sorted({str(e.label) for e in self.read(Path(self.train))}))
+        if len(labels) == 1:
+            raise ValueError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
+        metrics = ("pearson", "spearman") if self.numbers else ("accuracy",)
+        return GlueTask(name="table", folder="", texts=self.texts, label=self.label, labels=labels, metrics=metrics)
+
+    def paths(self) -> tuple[Path, Path]:
+        """The files to train on and to validate with."""
+        for path in (self.train, self.valid):
+            if not Path(path).is_file():
+                raise ValueError(f"{path}: no such file")
+        return Path(self.train), Path(self.valid)
+
+    def read(self, path: Path) -> list[Example]:
+        """The examples of a file."""
+        return list(read_table(path, self.texts, self.label))
+
+
+@dataclass(frozen=True)
+class LabelledBatch(Batch):
+    """Texts and what is to be said of each: the number of a label, or a number to come near to."""
+
+    asked: ClassVar = {"label_B": IGNORED}
+    tokens_BT: Tensor
+    segments_BT: Tensor
+    label_B: Tensor
+
+
+class Labelled:
+    """Texts with labels, all of them in each epoch."""
+
+    def __init__(self, tokenizer: WordPiece, examples: Sequence[Example], labels: Sequence[str], longest: int) -> None:
+        self.tokenizer = tokenizer
+        self.encoded = sequences.encode(
+            tokenizer, [e.text for e in examples], [e.second for e in examples], longest=longest
+        )
+        self.answers = [str(example.label) for example in examples]
+        if unknown := sorted(set(self.answers) - set(labels)) if labels else []:
+            raise ValueError(f"labels that are not in the training data: {', '.join(unknown[:5])}")
+        numbers = [labels.index(answer) if labels else float(answer) for answer in self.answers]
+        self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
+        self.lengths: Lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
+        if not len(self.encoded):
+            raise ValueError("there are no texts with labels; the file has a first line only")
+
+    @property
+    def cut(self) -> int:
+        """How many texts were too long."""
+        return sum(e.is_cut for e in self.encoded)
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest text."""
+        return int(self.lengths.max())
+
+    def epoch(self, _number: int) -> "Labelled":
+        """Every epoch is the same."""
+        return self
+
+    def fetch(self, indices: Indices) -> LabelledBatch:
+        """The texts of these numbers."""
+        chosen: list[Encoded] = [self.encoded[i] for i in indices]
+        return LabelledBatch(*sequences.tensors(self.tokenizer, chosen), self.label_N[torch.from_numpy(indices)])

@@ -1,0 +1,111 @@
+"""Tables of texts with labels: TSV as it stands, CSV with its quotes. The first line names the columns."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.text import lines
+
+
+class Example(NamedTuple):
+    """A text, or two, and the label they were given; None in files without labels."""
+
+    text: str
+    second: str | None
+    label: str | None
+
+
+def read_table(path: Path, texts: Sequence[str], label: str | None) -> Iterator[Example]:
+    """The examples of a table, plain or gzipped; a file whose name ends in `.csv` is CSV, any other TSV.
+
+    Args:
+        texts: the names of one column or two.
+        label: the name of the column with the labels, which are given as they stand; None for a file without.
+    """
+    table = rows(path)
+    columns = Columns.among(next(table).fields, path, texts, label)
+    yield from map(columns.example, table)
+
+
+class Row(NamedTuple):
+    """The fields of a row, and the line on which it begins."""
+
+    line: int
+    fields: list[str]
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """All rows of a table, with the names of the columns as the first."""
+    is_csv = path.name.lower().removesuffix(".gz").endswith(".csv")
+    row = None
+    for row in _csv(path) if is_csv else _tsv(path):
+        yield row
+    if row is None:
+        raise ValueError(f"{path} is empty; its first line must name the columns")
+
+
+def _tsv(path: Path) -> Iterator[Row]:
+    # Quotes are part of the text, as GLUE has it: some are never closed.
+    for number, line in enumerate(lines(path), start=1):
+        yield Row(number, line.split("\t"))
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    # a field in quotes may hold line ends
+    reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
+    begin = 1
+    try:
+        for fields in reader:
+            yield Row(begin, fields or [""])
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, line {begin}: not CSV ({error}); a field with commas or quotes stands in quotes, "
+            f'and a quote in it is doubled (""); or save the table as TSV'
+        ) from None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where in each row of a table the texts and the label stand."""
+
+    path: Path
+    header: Sequence[str]
+    texts: tuple[int, ...]
+    label: int | None
+
+    @staticmethod
+    def among(header: Sequence[str], path: Path, texts: Sequence[str], label: str | None) -> "Columns":
+        """The columns of these names."""
+        if len(texts) not in (1, 2):
+            raise ValueError(f"{len(texts)} columns of text ({_listed(texts)}); name one column, or two")
+        for name in [*texts, *([] if label is None else [label])]:
+            if name not in header:
+                raise ValueError(f"{path} has no column {name!r}; there are {_listed(header)}")
+        places = tuple(header.index(name) for name in texts)
+        return Columns(path, header, places, None if label is None else header.index(label))
+
+    def example(self, row: Row) -> Example:
+        """What stands in these columns of a row."""
+        if len(row.fields) != len(self.header):
+            raise ValueError(
+                f"{self.path}, line {row.line}: {len(row.fields)} columns instead of {len(self.header)} "
+                f"({_listed(self.header)}); mend the line or leave it out"
+            )
+        text = row.fields[self.texts[0]]
+        second = row.fields[self.texts[1]] if len(self.texts) == 2 else None
+        if self.label is None:
+            return Example(text, second, None)
+        label = row.fields[self.label]
+        if not label:
+            raise ValueError(
+                f"{self.path}, line {row.line}: nothing in the column {self.header[self.label]!r}; "
+                f"give the text a label or leave the line out"
+            )
+        return Example(text, second, label)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,162 @@
+"""Sentences with a tag for each word, to learn from: in pieces of words for BERT, in whole words for a tagger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.config import Config
+from regard.data import sequences
+from regard.data.batches import Batch, Indices, Lengths, pad
+from regard.data.conllu import Column, Sentence, sentences
+from regard.data.labelled import Longest
+from regard.data.pretraining import IGNORED
+from regard.data.wordpiece import WordPiece
+from regard.data.words import Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConlluConfig(Config):
+    """Words with their parts of speech, in the format of Universal Dependencies."""
+
+    kind: Literal["conllu"] = "conllu"
+    train: str
+    valid: str
+    column: Column = "upos"
+    longest: Longest = 256
+    """Sentences with more tokens than this are cut."""
+
+    def paths(self) -> tuple[Path, Path]:
+        """The files to train on and to validate with."""
+        for path in (self.train, self.valid):
+            if not Path(path).is_file():
+                raise ValueError(f"{path}: no such file")
+        return Path(self.train), Path(self.valid)
+
+    def read(self, path: Path) -> list[Sentence]:
+        """The sentences of a file."""
+        return list(sentences(path, self.column))
+
+
+@dataclass(frozen=True)
+class PieceBatch(Batch):
+    """Sentences in pieces of words; a tag is asked for at the first piece of each word."""
+
+    asked: ClassVar = {"tag_BT": IGNORED}
+    tokens_BT: Tensor
+    segments_BT: Tensor
+    tag_BT: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return self.tokens_BT, self.segments_BT
+
+
+@dataclass(frozen=True)
+class WordBatch(Batch):
+    """Sentences in words, each with its features."""
+
+    asked: ClassVar = {"tag_BT": IGNORED}
+    features_BTE: Tensor
+    tag_BT: Tensor
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return (self.features_BTE,)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A sentence of words as BERT reads it."""
+
+    encoded: sequences.Encoded
+    firsts: list[int]
+    """Where each word begins, as far as they fit."""
+
+
+def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int) -> list[Pieces]:
+    """Sentences of words in pieces; words that do not fit are cut off."""
+    result = []
+    for tokens, words in tokenizer.encode_words(given):
+        encoded = sequences.marked(tokenizer, tokens, None, longest)
+        kept = words[: len(encoded.tokens) - 2]
+        firsts = [i + 1 for i, word in enumerate(kept) if not i or kept[i - 1] != word]
+        result.append(Pieces(encoded, firsts))
+    return result
+
+
+class TaggedPieces:
+    """Tagged sentences in pieces of words, all of them in each epoch."""
+
+    def __init__(self, tokenizer: WordPiece, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
+        self.tokenizer = tokenizer
+        self.sentences = in_pieces(tokenizer, [sentence.words for sentence in given], longest)
+        numbers = _numbers(given, labels)
+        self.tags = []
+        for pieces, tags in zip(self.sentences, numbers, strict=True):
+            asked = np.full(len(pieces.encoded.tokens), IGNORED)
+            asked[pieces.firsts] = tags[: len(pieces.firsts)]
+            self.tags.append(asked)
+        self.lengths: Lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
+
+    @property
+    def cut(self) -> int:
+        """How many sentences were too long."""
+        return sum(pieces.encoded.is_cut for pieces in self.sentences)
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest sentence."""
+        return int(self.lengths.max())
+
+    def epoch(self, _number: int) -> "TaggedPieces":
+        """Every epoch is the same."""
+        return self
+
+    def fetch(self, indices: Indices) -> PieceBatch:
+        """The sentences of these numbers."""
+        tensors = sequences.tensors(self.tokenizer, [self.sentences[i].encoded for i in indices])
+        return PieceBatch(*tensors, pad([self.tags[i] for i in indices], IGNORED))
+
+
+class TaggedWords:
+    """Tagged sentences in words, all of them in each epoch."""
+
+    def __init__(self, tokenizer: Words, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
+        self.features = [x[:longest] for x in tokenizer.encode([sentence.words for sentence in given])]
+        self.tags = [tags[:longest] for tags in _numbers(given, labels)]
+        self.cut = sum(len(sentence.words) > longest for sentence in given)
+        self.lengths: Lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
+
+    @property
+    def longest(self) -> int:
+        """The words of the longest sentence."""
+        return int(self.lengths.max())
+
+    def epoch(self, _number: int) -> "TaggedWords":
+        """Every epoch is the same."""
+        return self
+
+    def fetch(self, indices: Indices) -> WordBatch:
+        """The sentences of these numbers."""
+        return WordBatch(stacked([self.features[i] for i in indices]), pad([self.tags[i] for i in indices], IGNORED))
+
+
+def stacked(features: Sequence[np.ndarray]) -> Tensor:
+    """Features of sentences of different lengths as one tensor, zero where there is no word."""
+    columns = zip(*(x.T for x in features), strict=True)
+    return torch.stack([pad(column, 0) for column in columns], dim=2)
+
+
+def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:
+    if not given:
+        raise ValueError("there are no tagged sentences; the file is empty")
+    number = {label: i for i, label in enumerate(labels)}
+    # a tag that was never seen in training cannot be learnt, so it is not asked for
+    return [[number.get(tag, IGNORED) for tag in sentence.tags] for sentence in given]

@@ -1,0 +1,181 @@
+"""WordPiece, the tokenizer of BERT: words become the longest pieces that the vocabulary has, first piece first.
+
+Unlike the byte-level tokenizers it is made to understand text, not to give it back: case, accents (if lowercase) and
+spaces are lost, and a word that has no pieces is [UNK].
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIALS = (PAD, UNKNOWN, BEGIN, END, MASK)
+INSIDE = "##"  # before a piece that goes on with a word
+LONGEST_WORD = 100  # letters; a longer word is [UNK]
+
+
+class WordPiece:
+    """BERT's tokenizer, whose special tokens may have any number: vocabularies differ."""
+
+    def __init__(self, engine: Engine) -> None:
+        if not isinstance(engine.model, models.WordPiece) or engine.model.continuing_subword_prefix != INSIDE:
+            kind = type(engine.model).__name__
+            raise ValueError(f"the tokenizer's model is {kind}; expected WordPiece with the prefix {INSIDE!r}")
+        if not isinstance(engine.normalizer, normalizers.BertNormalizer):
+            raise ValueError(f"the tokenizer's normalizer is {engine.normalizer}; expected BertNormalizer")
+        vocabulary = engine.get_vocab()
+        if missing := [special for special in SPECIALS if special not in vocabulary]:
+            raise ValueError(f"the vocabulary lacks {', '.join(missing)}; BERT needs {', '.join(SPECIALS)}")
+        self.pad, self.unknown, self.begin, self.end, self.mask = (vocabulary[special] for special in SPECIALS)
+        self.specials = frozenset(vocabulary[special] for special in SPECIALS)
+        self._silent = self.specials - {self.unknown, self.mask}
+        self.engine = engine
+        # files of others cut and pad on their own; here that is the work of batches
+        engine.no_truncation()
+        engine.no_padding()
+        engine.decoder = decoders.WordPiece(prefix=INSIDE)
+        # "[MASK]" in a text is six characters, not an order to the model
+        engine.add_special_tokens(list(SPECIALS))
+        engine.encode_special_tokens = True
+
+    @classmethod
+    def train(cls, vocab_size: int, texts: Iterable[str], *, lowercase: bool = True) -> "WordPiece":
+        """Learns a vocabulary from texts."""
+        texts = list(texts)
+
+        def learn(size: int, given: Sequence[str]) -> list[str]:
+            engine = _engine([UNKNOWN], lowercase=lowercase)
+            trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(given), show_progress=False)
+            engine.train_from_iterator(texts, trainer)
+            numbers = engine.get_vocab()
+            return sorted(numbers, key=numbers.__getitem__)
+
+        # The library numbers the letters inside of words in an order that changes from run to run, and these numbers
+        # decide between pairs that are equally frequent. So letters are learned first, and given to it sorted.
+        letters = sorted(learn(0, SPECIALS)[len(SPECIALS) :], key=lambda piece: (piece.startswith(INSIDE), piece))
+        least = len(SPECIALS) + len(letters)
+        if vocab_size < least:
+            raise ValueError(
+                f"a vocabulary of {vocab_size} cannot hold all letters of the texts; choose {least} or more"
+            )
+        return cls.from_vocabulary(learn(vocab_size, [*SPECIALS, *letters]), lowercase=lowercase)
+
+    @classmethod
+    def from_vocabulary(
+        cls, tokens: Sequence[str], *, lowercase: bool = True, strip_accents: bool | None = None, chinese: bool = True
+    ) -> "WordPiece":
+        """Takes the tokens of BERT's own `vocab.txt`, one a line.
+
+        Args:
+            strip_accents: None means: if lowercase.
+            chinese: Whether every Chinese character is a word of its own.
+        """
+        lines: dict[str, int] = {}
+        for line, token in enumerate(tokens, 1):
+            if token in lines:
+                raise ValueError(f"line {line} of the vocabulary repeats {token!r} of line {lines[token]}; remove one")
+            lines[token] = line
+        return cls(_engine(tokens, lowercase=lowercase, strip_accents=strip_accents, chinese=chinese))
+
+    @classmethod
+    def load(cls, path: Path) -> "WordPiece":
+        """Reads what `save` wrote, or the `tokenizer.json` of a BERT by Hugging Face."""
+        try:
+            return cls(Engine.from_file(str(path)))
+        except Exception as error:  # the library raises no narrower one
+            raise ValueError(f"{path}: not a tokenizer of BERT ({error})") from None
+
+    def save(self, path: Path) -> None:
+        """Writes the tokenizer as one JSON file."""
+        path.write_text(self.to_json(), "utf-8")
+
+    def to_json(self) -> str:
+        """The tokenizer as JSON text."""
+        return self.engine.to_str()
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens."""
+        return self.engine.get_vocab_size()
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether capital letters are made small."""
+        return self.engine.normalizer.lowercase
+
+    @cached_property
+    def _obedient(self) -> Engine:
+        """An engine of its own, as to switch the one of all others back and forth would not be safe with threads."""
+        return Engine.from_str(self.to_json())
+
+    def encode(self, texts: Sequence[str], *, orders: bool = False) -> list[list[int]]:
+        """The tokens of each text, without [CLS] and [SEP].
+
+        Args:
+            orders: Whether special tokens written in a text are themselves, as in "Paris is the [MASK] of France".
+        """
+        engine = self._obedient if orders else self.engine
+        return [encoding.ids for encoding in engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
+        """The tokens of sentences whose words are given one by one, and the number of the word of each token.
+
+        Every word has a token, so that it can have a label: one of which nothing is left, such as a control character,
+        is [UNK].
+        """
+        encoded = iter(self.encode([word for sentence in sentences for word in sentence]))
+        pairs = []
+        for sentence in sentences:
+            parts = [next(encoded) or [self.unknown] for _ in sentence]
+            numbers = [number for number, part in enumerate(parts) for _ in part]
+            pairs.append(([token for part in parts for token in part], numbers))
+        return pairs
+
+    def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """A readable text of each sentence, without [PAD], [CLS] and [SEP]."""
+        kept = [[token for token in tokens if token not in self._silent] for tokens in sentences]
+        return self.engine.decode_batch(kept, skip_special_tokens=False)
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """What each token looks like in the vocabulary."""
+        return [self.engine.id_to_token(token) or "" for token in tokens]
+
+    def words(self, tokens: Sequence[int]) -> list[int]:
+        """The number of the word that each token belongs to; -1, for [PAD], [CLS] and [SEP]: to none."""
+        numbers, word, inside = [], -1, False
+        for token, piece in zip(tokens, self.pieces(tokens), strict=True):
+            if token in self._silent:
+                numbers.append(-1)
+                inside = False
+                continue
+            # a piece with nothing before it to go on with is a word as well
+            word += not (inside and piece.startswith(INSIDE))
+            numbers.append(word)
+            inside = True
+        return numbers
+
+    def spelled(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """The words that `words` numbers, their pieces put together."""
+        spelled: list[str] = []
+        for piece, word in zip(self.pieces(tokens), self.words(tokens), strict=True):
+            if word == len(spelled):
+                spelled.append(piece)
+            elif word >= 0:
+                spelled[word] += piece.removeprefix(INSIDE)
+        return tuple(spelled)
+
+
+def _engine(
+    tokens: Sequence[str], *, lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
+) -> Engine:
+    """The library's tokenizer with the settings of BERT."""
+    numbers = {token: number for number, token in enumerate(tokens)}
+    engine = Engine(models.WordPiece(numbers, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD))
+    engine.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
+    )
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return engine

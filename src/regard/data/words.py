@@ -1,0 +1,111 @@
+"""The words of a tagger as numbers: three for each, so that a word never seen still says something about itself."""
+
+import json
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.config import Config, Problem, parse
+from regard.models.tagger import UNKNOWN
+
+ENDING = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Config):
+    """The vocabularies of the features of a word. In each, 0 is padding and 1 is what is not in it."""
+
+    kind: Literal["words"] = "words"
+    words: tuple[str, ...]
+    """In small letters."""
+    endings: tuple[str, ...]
+    """The last three letters."""
+    shapes: tuple[str, ...]
+    """How a word is written; see `shape`."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Vocabularies in which something has two numbers."""
+        for name in ("words", "endings", "shapes"):
+            counts = Counter[str](getattr(self, name))
+            yield from (Problem(name, f"{text!r} is there {n} times") for text, n in counts.items() if n > 1)
+
+    @classmethod
+    def learn(cls, sentences: Iterable[Sequence[str]], least: int = 2) -> "Words":
+        """Keeps what was seen at least `least` times, the most frequent first.
+
+        What is left out is unknown already in training, so that the model learns what to make of the unknown.
+        """
+        counts: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
+        for word, times in Counter(chain.from_iterable(sentences)).items():
+            for counter, feature in zip(counts, features(word), strict=True):
+                counter[feature] += times
+        words, endings, shapes = (
+            tuple(sorted((text for text in counter if counter[text] >= least), key=lambda text: (-counter[text], text)))
+            for counter in counts
+        )
+        return cls(words=words, endings=endings, shapes=shapes)
+
+    @classmethod
+    def load(cls, path: Path) -> "Words":
+        """Reads what `save` wrote."""
+        try:
+            data = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: not the words of a tagger ({error})") from None
+        return parse(cls, data, source=str(path))
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabularies as one JSON file."""
+        path.write_text(self.to_json(), "utf-8")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many numbers each feature has, padding and unknown among them."""
+        return tuple(UNKNOWN + 1 + len(numbers) for numbers in self._numbers)
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[npt.NDArray[np.int64]]:
+        """The numbers of each sentence: a row for each word."""
+        return [
+            np.array([self._encode(word) for word in sentence], np.int64).reshape(-1, len(self._numbers))
+            for sentence in sentences
+        ]
+
+    def _encode(self, word: str) -> list[int]:
+        return [numbers.get(feature, UNKNOWN) for numbers, feature in zip(self._numbers, features(word), strict=True)]
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[str, int], ...]:
+        return tuple(
+            {text: number for number, text in enumerate(vocabulary, start=UNKNOWN + 1)}
+            for vocabulary in (self.words, self.endings, self.shapes)
+        )
+
+
+def features(word: str) -> tuple[str, str, str]:
+    """A word in small letters, the end of it, and its shape."""
+    word = unicodedata.normalize("NFC", word)  # so that é is one letter, however it was typed
+    small = word.lower()
+    return small, small[-ENDING:], shape(word)
+
+
+def shape(word: str) -> str:
+    """How a word is written; the first that fits of: digit, hyphen (inside), small, First, ALL, sign, other."""
+    if any(letter.isdigit() for letter in word):
+        return "digit"
+    if "-" in word.strip("-"):
+        return "hyphen"
+    if word.islower():
+        return "small"
+    if word[:1].isupper() and word[1:] == word[1:].lower():
+        return "First"
+    if word.isupper():
+        return "ALL"
+    return "other" if any(letter.isalnum() for letter in word) else "sign"

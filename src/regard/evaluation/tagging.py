@@ -1,0 +1,60 @@
+"""How well words are tagged: accuracy, and precision, recall and F1 of each tag."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypedDict
+
+
+@dataclass(frozen=True)
+class TagScore:
+    """Scores from 0 to 100 of one tag; 0 where there is nothing to divide by."""
+
+    precision: float
+    """Share of the words given this tag that have it."""
+    recall: float
+    """Share of the words with this tag that were given it."""
+    f1: float
+    count: int
+    """Words that have this tag."""
+
+
+class Scores(TypedDict):
+    """Scores from 0 to 100 of tagged sentences."""
+
+    accuracy: float
+    """Share of words with the right tag."""
+    macro_f1: float
+    """The mean over all tags that occur, however rare, be it only among the predicted ones."""
+    tags: dict[str, TagScore]
+
+
+def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
+    """All scores of the predicted tags of some sentences."""
+    if len(gold) != len(predicted):
+        raise ValueError(f"{len(gold):,} sentences and {len(predicted):,} predicted ones; each needs its own")
+    for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(right) != len(given):
+            raise ValueError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
+    pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
+    if not pairs:
+        raise ValueError("there is nothing to score")
+    tags = {tag: _score(tag, pairs) for tag in sorted(set(chain.from_iterable(pairs)))}
+    return {
+        "accuracy": 100 * sum(n for (right, given), n in pairs.items() if right == given) / pairs.total(),
+        "macro_f1": sum(tag.f1 for tag in tags.values()) / len(tags),
+        "tags": tags,
+    }
+
+
+def _score(tag: str, pairs: Counter[tuple[str, str]]) -> TagScore:
+    hits = pairs[tag, tag]
+    given = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
+    count = sum(n for (right, _), n in pairs.items() if right == tag)
+    # the harmonic mean of precision and recall, without dividing by them
+    return TagScore(_percent(hits, given), _percent(hits, count), _percent(2 * hits, given + count), count)
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0

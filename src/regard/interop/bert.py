@@ -1,0 +1,371 @@
+"""Hugging Face's BERT: its folders as our models, and our models as its folders.
+
+One table of names serves both directions, and one of the config's keys. Which head a model has is told by the name of
+its architecture; where config.json names none, by its tensors.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import processors
+from torch import Tensor
+
+from regard.config import parse
+from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.folders import read_tensors, write_tensors
+from regard.models.bert import (
+    AnyHead,
+    BertConfig,
+    ClassificationHead,
+    NoHead,
+    PretrainingHead,
+    RegressionHead,
+    TaggingHead,
+)
+
+WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+LAYER = {
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.out",
+    "attention.output.LayerNorm": "attention_residual.norm",
+    "intermediate.dense": "feedforward.inner",
+    "output.dense": "feedforward.outer",
+    "output.LayerNorm": "feedforward_residual.norm",
+}
+TIED = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+BUFFERS = {"embeddings.position_ids", "embeddings.token_type_ids"}
+POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
+FIELDS = {
+    "vocab_size": "vocab_size",
+    "pad_token_id": "pad_id",
+    "hidden_size": "width",
+    "num_attention_heads": "heads",
+    "intermediate_size": "ff_width",
+    "num_hidden_layers": "layers",
+    "max_position_embeddings": "context",
+    "type_vocab_size": "segments",
+    "layer_norm_eps": "norm_eps",
+    "hidden_dropout_prob": "dropout",
+}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "swish",
+    "swish": "swish",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+ARCHITECTURES = {
+    "BertModel": "none",
+    "BertForPreTraining": "pretraining",
+    "BertForMaskedLM": "pretraining",
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "span",
+}
+NORMALIZER = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+ONLY = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+
+
+def names(config: BertConfig) -> dict[str, str]:
+    """Hugging Face's names of our tensors."""
+    modules = {
+        "embeddings.word_embeddings": "tokens",
+        "embeddings.token_type_embeddings": "segments",
+        "embeddings.position_embeddings": "positions.encoding",
+        "embeddings.LayerNorm": "norm",
+    }
+    for layer in range(config.layers):
+        modules |= {f"encoder.layer.{layer}.{theirs}": f"layers.{layer}.{mine}" for theirs, mine in LAYER.items()}
+    if config.head.pooled:
+        modules["pooler.dense"] = "pooler"
+    if not isinstance(config.head, NoHead):
+        modules = {f"bert.{theirs}": mine for theirs, mine in modules.items()}
+    if isinstance(config.head, PretrainingHead):
+        modules |= {"cls.predictions.transform.dense": "head.dense", "cls.predictions.transform.LayerNorm": "head.norm"}
+        if config.head.pooled:
+            modules["cls.seq_relationship"] = "head.next"
+    elif not isinstance(config.head, NoHead):
+        modules["qa_outputs" if config.head.kind == "span" else "classifier"] = "head.1"
+    result = {
+        f"{theirs}.{kind}": f"{mine}.{kind}"
+        for theirs, mine in modules.items()
+        for kind in (("weight",) if theirs.endswith("_embeddings") else ("weight", "bias"))
+    }
+    if isinstance(config.head, PretrainingHead):
+        result["cls.predictions.bias"] = "head.bias"
+    return result
+
+
+def _plain(name: str) -> str:
+    """A tensor's name as any version writes it: without the prefix that a head brings, a norm's in today's words."""
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+    return name.removeprefix("bert.")
+
+
+# in
+
+
+def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
+    """A folder of Hugging Face's: config, weights and tokenizer."""
+    theirs = _read_json(folder / "config.json")
+    for key, only in ONLY.items():
+        if (value := theirs.get(key, only)) != only:
+            raise ValueError(f"{folder / 'config.json'}: {key} = {value!r}; only {only!r} can be converted")
+    tensors = _read_tensors(folder)
+    try:
+        config = read_config(theirs, tensors)
+        weights = read_weights(tensors, config)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    tokenizer = _read_tokenizer(folder)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{folder}: its tokenizer has {tokenizer.vocab_size} tokens, its model's table only {config.vocab_size}; "
+            f"are they of two models?"
+        )
+    if tokenizer.pad != config.pad_id:
+        raise ValueError(
+            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
+            f"correct pad_token_id in config.json, if both are of one model"
+        )
+    return config, weights, tokenizer
+
+
+def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig:
+    """Our config for a BERT whose tensors have these names."""
+    activation = theirs.get("hidden_act", "gelu")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"hidden_act = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
+    # our defaults are theirs, so that a key that an old version did not write yet may be missing
+    known = {mine: theirs[key] for key, mine in FIELDS.items() if theirs.get(key) is not None}
+    head = _read_head(theirs, {_plain(name) for name in tensors})
+    data = {**known, "activation": ACTIVATIONS[activation], "head": head}
+    return parse(BertConfig, data, source="its config.json, in our names")
+
+
+def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
+    architecture = (theirs.get("architectures") or [_guess(tensors)])[0]
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"no head of ours answers like {architecture}'s; known are {', '.join(ARCHITECTURES)}")
+    kind = ARCHITECTURES[architecture]
+    if kind == "none":
+        return {"kind": kind, "pooled": "pooler.dense.weight" in tensors}
+    if kind == "pretraining":
+        # the first BERTs are called BertForMaskedLM, but have the other head, too
+        return {
+            "kind": kind,
+            "pooled": architecture == "BertForPreTraining" or "cls.seq_relationship.weight" in tensors,
+        }
+    if kind == "span":
+        return {"kind": kind}
+    labels, problem = _read_labels(theirs), theirs.get("problem_type")
+    if kind == "tagging":
+        return {"kind": kind, "labels": labels}
+    if problem == "multi_label_classification" or (problem == "regression" and len(labels) > 1):
+        raise ValueError(f"problem_type = {problem!r} with {len(labels)} labels: a text has one label, or one number")
+    return {"kind": "regression"} if len(labels) == 1 else {"kind": kind, "labels": labels}
+
+
+def _guess(tensors: set[str]) -> str:
+    """The architecture that has these tensors."""
+    if "cls.predictions.transform.dense.weight" in tensors:
+        return "BertForMaskedLM"
+    if "cls.seq_relationship.weight" in tensors:
+        return "BertForNextSentencePrediction"
+    if "qa_outputs.weight" in tensors:
+        return "BertForQuestionAnswering"
+    if "classifier.weight" not in tensors:
+        return "BertModel"
+    if "pooler.dense.weight" in tensors:
+        # in old folders, taggers have a pooler that they do not use
+        raise ValueError(
+            "its config.json does not say whether the classifier is for texts or tokens; add "
+            '"architectures": ["BertForSequenceClassification"] or ["BertForTokenClassification"]'
+        )
+    return "BertForTokenClassification"
+
+
+def _read_labels(theirs: Mapping[str, Any]) -> list[str]:
+    numbered = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    if numbered.keys() != {str(i) for i in range(len(numbered))}:
+        raise ValueError(f"id2label has the numbers {', '.join(numbered)}; {len(numbered)} labels count from 0")
+    return [str(numbered[str(i)]) for i in range(len(numbered))]
+
+
+def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Our tensors from Hugging Face's; what has no place is an error."""
+    given = {_plain(name): tensor for name, tensor in theirs.items()}
+    for copy, original in TIED.items():
+        if copy in given:
+            tensor = given.pop(copy)
+            if not torch.equal(given.setdefault(original, tensor), tensor):
+                raise ValueError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
+    table = {_plain(name): mine for name, mine in names(config).items()}
+    # positions are counted anew; and a pooler that no head asks is ignored by Hugging Face's classes, too
+    idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
+    missing, unknown = table.keys() - given.keys(), given.keys() - table.keys() - idle
+    if missing or unknown:
+        raise ValueError(f"not a BERT of this config: missing {_some(missing)}, not known {_some(unknown)}")
+    with torch.device("meta"):
+        wanted = config.build().state_dict()
+    for name, mine in table.items():
+        tensor, shape = given[name], tuple(wanted[mine].shape)
+        if tuple(tensor.shape) != shape or not tensor.is_floating_point():
+            raise ValueError(
+                f"{name} has {tensor.dtype} of shape {tuple(tensor.shape)}, config.json asks for floats of {shape}"
+            )
+    return {mine: given[name].float() for name, mine in table.items()}
+
+
+def _some(tensors: Iterable[str], most: int = 8) -> str:
+    ordered = sorted(tensors)
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return (", ".join(ordered[:most]) or "nothing") + more
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder, be they in one file or in several."""
+    if (folder / WEIGHTS).is_file():
+        return read_tensors(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        files = sorted(set(_read_json(folder / INDEX).get("weight_map", {}).values()))
+        if missing := [name for name in files if not (folder / name).is_file()]:
+            raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
+        return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
+    if (folder / PICKLED).is_file():
+        raise ValueError(
+            f"{folder}: has {PICKLED}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
+            f"trust them, with the class that config.json names: Bert....from_pretrained(...).save_pretrained(...)"
+        )
+    raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
+
+
+def _read_tokenizer(folder: Path) -> WordPiece:
+    path = folder / "tokenizer_config.json"
+    about = _read_json(path) if path.is_file() else {}
+    if (folder / "tokenizer.json").is_file():
+        tokenizer = WordPiece.load(folder / "tokenizer.json")
+        for key, name in NORMALIZER.items():
+            value = getattr(tokenizer.engine.normalizer, name)
+            if about.get(key, value) not in (value, None):
+                raise ValueError(
+                    f"{path}: {key} = {about[key]}, but {name} = {value} in tokenizer.json; "
+                    f"make both say what the model was trained with"
+                )
+        return tokenizer
+    path = folder / "vocab.txt"
+    try:
+        tokens = path.read_text("utf-8").removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise ValueError(f"{folder}: has neither tokenizer.json nor vocab.txt") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8") from None
+    try:
+        return WordPiece.from_vocabulary(
+            tokens,
+            lowercase=about.get("do_lower_case", True),
+            strip_accents=about.get("strip_accents"),
+            chinese=about.get("tokenize_chinese_chars", True),
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's BERT?") from None
+    except ValueError:
+        raise ValueError(f"{path}: damaged, it is not JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected a table of keys")
+    return value
+
+
+# out
+
+
+def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], tokenizer: WordPiece) -> None:
+    """Writes a folder that `from_pretrained` opens, of the architecture's class and of `AutoTokenizer`.
+
+    Without head and pooler, the class is `BertModel`, to be told `add_pooling_layer=False`.
+    """
+    write_tensors(folder / WEIGHTS, {theirs: weights[mine] for theirs, mine in names(config).items()})
+    activations = {mine: theirs for theirs, mine in ACTIVATIONS.items()}
+    about = {
+        "architectures": [_architecture(config.head)],
+        **ONLY,
+        **{theirs: getattr(config, mine) for theirs, mine in FIELDS.items()},
+        "hidden_act": activations[config.activation],
+        "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
+        **_about_labels(config.head),
+    }
+    _write_json(folder / "config.json", about)
+    _write_tokenizer(folder, config, tokenizer)
+
+
+def _architecture(head: AnyHead) -> str:
+    if isinstance(head, PretrainingHead):
+        return "BertForPreTraining" if head.pooled else "BertForMaskedLM"
+    kind = "classification" if isinstance(head, RegressionHead) else head.kind
+    return next(name for name, other in ARCHITECTURES.items() if other == kind)
+
+
+def _about_labels(head: AnyHead) -> dict[str, Any]:
+    problems = {"classification": "single_label_classification", "regression": "regression", "tagging": None}
+    if head.kind not in problems:
+        return {}
+    labels = head.labels if isinstance(head, ClassificationHead | TaggingHead) else ("LABEL_0",)
+    return {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+        "problem_type": problems[head.kind],
+    }
+
+
+def _write_tokenizer(folder: Path, config: BertConfig, tokenizer: WordPiece) -> None:
+    engine = Engine.from_str(tokenizer.to_json())
+    engine.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A {END}",
+        pair=f"{BEGIN} $A {END} $B:1 {END}:1",
+        special_tokens=[(BEGIN, tokenizer.begin), (END, tokenizer.end)],
+    )
+    engine.save(str(folder / "tokenizer.json"))
+    tokens = tokenizer.pieces(range(tokenizer.vocab_size))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), "utf-8")
+    about = {
+        "tokenizer_class": "BertTokenizer",
+        # Hugging Face's library takes these from here, not from tokenizer.json
+        **{key: getattr(engine.normalizer, name) for key, name in NORMALIZER.items()},
+        "model_max_length": config.context,
+        "pad_token": PAD,
+        "unk_token": UNKNOWN,
+        "cls_token": BEGIN,
+        "sep_token": END,
+        "mask_token": MASK,
+    }
+    _write_json(folder / "tokenizer_config.json", about)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")

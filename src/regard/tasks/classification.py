@@ -1,0 +1,92 @@
+"""What is said of a text: one of some labels, or a number."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.labelled import LabelledBatch
+from regard.data.pretraining import IGNORED
+from regard.explain.reading import Reading, Stream
+from regard.tasks.encoding import Encoder
+
+
+def loss(model: Any, batch: LabelledBatch, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+    """The summed loss of the texts that have a label: cross-entropy or squared distance; and sums to tell of."""
+    answers_BV = model(batch.tokens_BT, batch.segments_BT)[:, 0]
+    asked = batch.label_B != IGNORED
+    answers_BV, label_B = answers_BV[asked], batch.label_B[asked]
+    if label_B.is_floating_point():
+        squared = (answers_BV[:, 0] - label_B).square().sum()
+        return squared, {"loss": squared.detach()}
+    smooth = F.cross_entropy(answers_BV, label_B, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        plain = F.cross_entropy(answers_BV, label_B, reduction="sum")
+        return smooth, {"loss": plain, "accuracy": (answers_BV.argmax(1) == label_B).sum()}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a text."""
+
+    label: str | None
+    """None where a number is asked for."""
+    value: float
+    """How sure the model is of the label; or the number."""
+    probabilities: dict[str, float]
+    """Of all labels."""
+    cut: bool
+    """The text was longer than the model can take; its end was not read."""
+
+
+class Classifier(Encoder):
+    """A BERT that says something of a text, or of two."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What may be said; nothing where it is a number."""
+        return getattr(self.model.config.head, "labels", ())
+
+    @torch.no_grad()
+    def classify(
+        self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = 4096
+    ) -> list[Verdict]:
+        """A verdict for each text, or for each with its second."""
+        encoded = self.encode(texts, seconds)
+        result: dict[int, Verdict] = {}
+        for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
+            answers_BV = self.model(tokens_BT, segments_BT)[:, 0]
+            for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
+                result[i] = self._verdict(answers_V, encoded[i].is_cut)
+        return [result[i] for i in range(len(texts))]
+
+    def _verdict(self, answers_V: Tensor, is_cut: bool) -> Verdict:
+        if not self.labels:
+            return Verdict(None, float(answers_V), {}, is_cut)
+        chances = dict(zip(self.labels, answers_V.softmax(0).tolist(), strict=True))
+        best = max(chances, key=lambda label: chances[label])
+        return Verdict(best, chances[best], chances, is_cut)
+
+    @torch.no_grad()
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, and the label that it gives it, or another one."""
+        encoded = self.read(text)
+        inputs = self.inputs(encoded)
+        answers_V = self.model(*inputs)[0, 0]
+        if isinstance(said, str):
+            if said not in self.labels:
+                raise ValueError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
+            label = self.labels.index(said)
+        else:
+            label = said[0] if said else int(answers_V.argmax())
+
+        def pieces(tokens: Sequence[int]) -> list[str]:
+            return [self.labels[token] if self.labels else f"{float(answers_V):.3g}" for token in tokens]
+
+        name = pieces([label])[0]
+        verdict = Stream((label,), (name,), (0,), (name,))
+        streams = {"text": self.stream(encoded.tokens), "verdict": self.stream(encoded.tokens[:1])}
+        return Reading(self.model, inputs, streams, "verdict", verdict, (label,), pieces)

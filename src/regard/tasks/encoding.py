@@ -1,0 +1,139 @@
+"""A text as a vector: BERT with its tokenizer, and what its layers make of a text."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.data import sequences
+from regard.data.batches import in_batches
+from regard.data.sequences import Encoded
+from regard.data.wordpiece import END, WordPiece
+from regard.explain.reading import Reading, Saying, Stream
+from regard.explain.view import Kind, View
+
+Join = Literal["mean", "sum", "concatenate"]
+Pool = Literal["mean", "cls", "max"]
+NOTHING = Stream((), (), (), ())
+
+
+class Encoder:
+    """A BERT, whatever its head, that reads texts."""
+
+    def __init__(self, model: nn.Module, tokenizer: WordPiece) -> None:
+        self.model: Any = model.eval()
+        self.tokenizer = tokenizer
+        self.device = next(model.parameters()).device
+
+    def encode(self, texts: Sequence[str], seconds: Sequence[str | None] | None = None) -> list[Encoded]:
+        """Texts as the model reads them, cut to what it can take."""
+        return sequences.encode(self.tokenizer, texts, seconds, longest=self.model.limit)
+
+    def batches(self, encoded: Sequence[Encoded], tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Texts of like length together: their numbers, tokens_BT and segments_BT."""
+        for indices in in_batches([len(e.tokens) for e in encoded], tokens):
+            tokens_BT, segments_BT = sequences.tensors(self.tokenizer, [encoded[i] for i in indices])
+            yield indices, tokens_BT.to(self.device), segments_BT.to(self.device)
+
+    @torch.no_grad()
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        layers: Sequence[int] = (-1,),
+        join: Join = "mean",
+        pool: Pool = "mean",
+        normalise: bool = False,
+        batch_tokens: int = 4096,
+    ) -> Tensor:
+        """A vector for each text, also for an empty one, of which the marks are left.
+
+        Args:
+            layers: which layers count; 0 is what goes into the first, -1 what comes out of the last.
+            join: what becomes of several layers.
+            pool: the mean of all tokens, marks included, or the vector of [CLS], or the greatest of each number.
+            normalise: vectors of length 1, so that dot products are cosines.
+        """
+        chosen = self._layers(layers)
+        encoded = self.encode(texts)
+        width = self.model.config.width * (len(chosen) if join == "concatenate" else 1)
+        result_ND = torch.empty(len(texts), width, dtype=next(self.model.parameters()).dtype)
+        for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
+            x_BTD = joined(self.model.states(tokens_BT, segments_BT), chosen, join)
+            result_ND[indices] = _pooled(x_BTD, tokens_BT == self.tokenizer.pad, pool).cpu()
+        return nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
+
+    def _layers(self, layers: Sequence[int]) -> list[int]:
+        count = self.model.config.layers + 1
+        if not layers or any(not -count <= layer < count for layer in layers):
+            raise ValueError(
+                f"layers go from 0 to {count - 1}, or from the end from -1 to {-count}; got {list(layers)}"
+            )
+        return [layer % count for layer in layers]
+
+    # what looking inside asks for
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has, marks included."""
+        return len(self.read(text).tokens)
+
+    def read(self, text: str) -> Encoded:
+        """A text as it is typed: `[SEP]` parts it in two, `[MASK]` hides a word."""
+        one, is_pair, other = text.partition(END)
+        seconds = [other] if is_pair else None
+        return sequences.encode(self.tokenizer, [one], seconds, longest=self.model.limit, orders=True)[0]
+
+    def inputs(self, encoded: Encoded) -> tuple[Tensor, ...]:
+        """What the model is called with for one text."""
+        return tuple(x.to(self.device) for x in sequences.tensors(self.tokenizer, [encoded]))
+
+    def stream(self, tokens: Sequence[int]) -> Stream:
+        """Tokens as they are shown."""
+        of = self.tokenizer
+        return Stream(tuple(tokens), tuple(of.pieces(tokens)), tuple(of.words(tokens)), of.spelled(tokens))
+
+    def reading(self, text: str, _said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, of which it says nothing."""
+        encoded = self.read(text)
+        streams = {"text": self.stream(encoded.tokens), "nothing": NOTHING}
+        return Reading(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
+
+    def look(
+        self,
+        text: str,
+        said: str | None = None,
+        *,
+        kind: Kind = "matrix",
+        layer: str | None = None,
+        head: int | None = None,
+        words: bool = True,
+    ) -> View:
+        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
+        return View(self.reading(text, said), kind, layer, head, words)
+
+    def alternatives(self, _text: str, _count: int) -> Sequence[Saying]:
+        """It writes no text of its own."""
+        return ()
+
+    def grow(self, _text: str) -> Iterator[str]:
+        """Nor does it write word by word."""
+        return iter(())
+
+
+def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tensor:
+    """The vectors of some layers as one for each token."""
+    chosen = [states[layer] for layer in layers]
+    if join == "concatenate":
+        return torch.cat(chosen, dim=2)
+    summed_BTD = torch.stack(chosen).sum(0)
+    return summed_BTD / len(chosen) if join == "mean" else summed_BTD
+
+
+def _pooled(x_BTD: Tensor, is_padding_BT: Tensor, pool: Pool) -> Tensor:
+    if pool == "cls":
+        return x_BTD[:, 0]
+    if pool == "max":
+        return x_BTD.masked_fill(is_padding_BT[..., None], -torch.inf).amax(1)
+    kept_BT1 = (~is_padding_BT)[..., None].to(x_BTD.dtype)
+    return (x_BTD * kept_BT1).sum(1) / kept_BT1.sum(1)

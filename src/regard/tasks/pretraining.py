@@ -1,0 +1,77 @@
+"""What BERT is pre-trained to do: guess hidden words, and tell whether one sentence follows the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.blocks.loss import linear_cross_entropy
+from regard.data.pretraining import IGNORED, PretrainingBatch
+from regard.explain.reading import Reading
+from regard.tasks.encoding import Encoder
+
+
+def word_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
+    """The summed loss of the words asked for, and how many of them were guessed."""
+    asked_BT = batch.words_BT != IGNORED
+    words_N, x_ND = batch.words_BT[asked_BT], model.head(x_BTD[asked_BT][None])[0]
+    weight_VD, bias_V = model.tokens.weight, model.head.bias
+    loss, _ = linear_cross_entropy(x_ND, weight_VD, bias_V, words_N)
+    with torch.no_grad():
+        guessed = (F.linear(x_ND, weight_VD, bias_V).argmax(1) == words_N).sum()
+    return loss, guessed
+
+
+def next_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
+    """The summed loss of the question whether the second text follows, and how often the answer was right."""
+    asked_B = batch.follows_B != IGNORED
+    answers_B2 = model.head.next(model.pool(x_BTD))[:, 0][asked_B]
+    follows_B = batch.follows_B[asked_B]
+    return F.cross_entropy(answers_B2, follows_B, reduction="sum"), (answers_B2.argmax(1) == follows_B).sum()
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A word that may stand behind a mask."""
+
+    word: str
+    probability: float
+
+
+class Guesser(Encoder):
+    """A BERT that knows what may stand where."""
+
+    @torch.no_grad()
+    def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
+        """For each `[MASK]` of a text the most probable words, best first."""
+        encoded = self.read(text)
+        logits_TV = self.model(*self.inputs(encoded))[0]
+        places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
+        best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
+        return [
+            [Guess(word, p) for word, p in zip(self.tokenizer.pieces(words), chances, strict=True)]
+            for words, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    @torch.no_grad()
+    def follows(self, one: str, other: str) -> float:
+        """The probability that one sentence follows the other."""
+        if self.model.head.next is None:
+            raise ValueError("this model was never asked whether one sentence follows another")
+        x_BTD = self.model.hidden(*self.inputs(self.encode([one], [other])[0]))
+        return float(self.model.head.next(self.model.pool(x_BTD))[0, 0].softmax(0)[0])
+
+    @torch.no_grad()
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, and what it says stands there: guesses for masks, unless others are given."""
+        encoded = self.read(text)
+        inputs = self.inputs(encoded)
+        if said is None:
+            best_T, mask = self.model(*inputs)[0].argmax(1).tolist(), self.tokenizer.mask
+            said = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
+        spoken = self.read(said).tokens if isinstance(said, str) else said
+        streams = {"text": self.stream(encoded.tokens)}
+        return Reading(self.model, inputs, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)

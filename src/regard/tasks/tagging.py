@@ -1,0 +1,115 @@
+"""A tag for each word of a sentence."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.batches import in_batches
+from regard.data.pretraining import IGNORED
+from regard.data.tagged import in_pieces, stacked
+from regard.data.words import Words
+from regard.explain.reading import Reading
+from regard.tasks.encoding import Encoder
+
+# a word with the apostrophes, points and hyphens inside it, or a sign
+WORD = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]")
+
+
+class TaggedBatch(Protocol):
+    """Sentences, and the tags asked for."""
+
+    @property
+    def tag_BT(self) -> Tensor:
+        """The number of each tag asked for."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        ...
+
+
+def loss(model: Any, batch: TaggedBatch, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+    """The summed loss of the tags asked for, and sums to tell of."""
+    asked_BT = batch.tag_BT != IGNORED
+    logits_NV, tag_N = model(*batch.inputs)[asked_BT], batch.tag_BT[asked_BT]
+    smooth = F.cross_entropy(logits_NV, tag_N, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        plain = F.cross_entropy(logits_NV, tag_N, reduction="sum")
+        return smooth, {"loss": plain, "accuracy": (logits_NV.argmax(1) == tag_N).sum()}
+
+
+def words(text: str) -> list[str]:
+    """The words and signs of a text."""
+    return WORD.findall(text)
+
+
+class PieceTagger(Encoder):
+    """A BERT that tags words by their first piece."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All tags."""
+        return self.model.config.head.labels
+
+    @torch.no_grad()
+    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = 4096) -> list[list[str | None]]:
+        """The tags of sentences of words; None for words beyond what the model can take."""
+        pieces = in_pieces(self.tokenizer, given, self.model.limit)
+        result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]
+        for indices, tokens_BT, segments_BT in self.batches([p.encoded for p in pieces], batch_tokens):
+            best_BT = self.model(tokens_BT, segments_BT).argmax(2).tolist()
+            for i, best_T in zip(indices, best_BT, strict=True):
+                for word, place in enumerate(pieces[i].firsts):
+                    result[i][word] = self.labels[best_T[place]]
+        return result
+
+    @torch.no_grad()
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, and the tag that it gives each token, unless others are given."""
+        encoded = in_pieces(self.tokenizer, [words(text)], self.model.limit)[0].encoded
+        inputs = self.inputs(encoded)
+        if isinstance(said, str):
+            said = [self._number(name) for name in said.split()]
+        tags = said or self.model(*inputs)[0].argmax(1).tolist()
+
+        def pieces(numbers: Sequence[int]) -> list[str]:
+            return [self.labels[number] for number in numbers]
+
+        stream = self.stream(encoded.tokens)
+        spoken = type(stream)(tuple(tags), tuple(pieces(tags)), tuple(range(len(tags))), tuple(pieces(tags)))
+        return Reading(self.model, inputs, {"text": stream}, "text", spoken, tuple(tags), pieces)
+
+    def _number(self, name: str) -> int:
+        if name not in self.labels:
+            raise ValueError(f"{name!r} is not a tag of this model; it has {', '.join(self.labels)}")
+        return self.labels.index(name)
+
+
+class WordTagger:
+    """A recurrent tagger."""
+
+    def __init__(self, model: nn.Module, tokenizer: Words) -> None:
+        self.model: Any = model.eval()
+        self.tokenizer = tokenizer
+        self.device = next(model.parameters()).device
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All tags."""
+        return self.model.config.labels
+
+    @torch.no_grad()
+    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = 4096) -> list[list[str | None]]:
+        """The tags of sentences of words."""
+        features = self.tokenizer.encode(given)
+        result: list[list[str | None]] = [[] for _ in given]
+        for indices in in_batches([len(sentence) for sentence in given], batch_tokens):
+            best_BT = self.model(stacked([features[i] for i in indices]).to(self.device)).argmax(2).tolist()
+            for i, best_T in zip(indices, best_BT, strict=True):
+                result[i] = [self.labels[number] for number in best_T[: len(given[i])]]
+        return result

@@ -1,0 +1,100 @@
+"""Pre-training BERT: hidden words, and whether one sentence follows the other."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard import library
+from regard.data.batches import Batches
+from regard.data.corpus import file_hash
+from regard.data.documents import DocumentsConfig
+from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
+from regard.folders import cache
+from regard.models.bert import BertConfig, PretrainingHead
+from regard.recipe import Recipe
+from regard.tasks.pretraining import next_loss, word_loss
+from regard.training.claim import claim_text
+from regard.training.report import Say
+from regard.training.task import Summed, means
+from regard.training.vocabulary import wordpiece
+
+
+class PretrainingTask:
+    """Text; the losses of both questions; how often each is answered right."""
+
+    verb = "look"
+
+    def __init__(self, recipe: Recipe, say: Say) -> None:
+        data, model = recipe.data, recipe.model
+        assert isinstance(data, DocumentsConfig)
+        assert isinstance(model, BertConfig)
+        key = f"{file_hash(*data.paths())} {data.split}"
+        claim_text(Path(recipe.run), [key])
+        self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(data.documents(valid=False)), say)
+        self.counts: list[dict[str, Any]] = []
+        self.examples = []
+        for what, valid in (("training", False), ("validation", True)):
+            sentences = encoded(partial(data.documents, valid), f"{key} {what}", self.tokenizer, cache())
+            documents, tokens = len(sentences.documents) - 1, int(sentences.begins[-1])
+            self.counts.append({"text": what, "documents": documents, "sentences": len(sentences), "tokens": tokens})
+            say(f"{what}: {documents:,} documents, {len(sentences):,} sentences, {tokens:,} tokens")
+            asked = (data.masked, data.whole_words, data.short, data.next_sentence)
+            names = ("masked", "whole_words", "short", "next_sentence")
+            options: dict[str, Any] = dict(zip(names, asked, strict=True))
+            seed = 0 if valid else recipe.seed
+            self.examples.append(
+                PretrainingExamples(sentences, self.tokenizer, longest=data.longest, seed=seed, **options)
+            )
+        self.batches, self.valid = (
+            Batches(examples, recipe.train.batch_tokens, seed, recipe.train.batch_size)
+            for examples, seed in zip(self.examples, (recipe.seed, 0), strict=True)
+        )
+        size = model.vocab_size if recipe.init else self.tokenizer.vocab_size
+        self.config = replace(model, vocab_size=size, head=PretrainingHead(pooled=data.next_sentence))
+
+    def units(self, batch: PretrainingBatch) -> dict[str, int]:
+        """Tokens, words that are asked for, and pairs of texts."""
+        return {
+            "tokens": int((batch.tokens_BT != self.tokenizer.pad).sum()),
+            "words": int((batch.words_BT != IGNORED).sum()),
+            "pairs": int((batch.follows_B != IGNORED).sum()),
+        }
+
+    def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
+        """Of words, and of pairs."""
+        x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
+        loss, guessed = word_loss(model, x_BTD, batch)
+        plain = loss.detach()
+        result = {"words": Summed(loss, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed})}
+        if model.head.next is not None:
+            loss, right = next_loss(model, x_BTD, batch)
+            plain = loss.detach()
+            result["pairs"] = Summed(loss, {"loss": plain, "nsp_loss": plain, "nsp_accuracy": right})
+        return result
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The same on text that was kept."""
+        found = means(self, model, self.valid.epoch(0))
+        return {f"valid_{name}": value for name, value in found.items()}
+
+    def worth(self, values: Mapping[str, float]) -> float:
+        """Both losses together decide."""
+        return values["valid_loss"]
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """The loss, and how many words and pairs were guessed right."""
+        words = f"valid loss {values['valid_loss']:.3f}  words {values['valid_mlm_accuracy']:.1%}"
+        return words + (f"  next {values['valid_nsp_accuracy']:.1%}" if "valid_nsp_accuracy" in values else "")
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Losses and accuracies of masked words (mlm) and next sentences (nsp)."""
+        return ["On text kept from training:", "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
+
+    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
+        """Writes the model."""
+        library.save(folder, self.config, weights, (self.tokenizer,), card)

@@ -1,0 +1,114 @@
+"""Learning to tag words: a BERT, or a recurrent tagger."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard import library
+from regard.data.batches import Batches
+from regard.data.conllu import Sentence
+from regard.data.corpus import file_hash
+from regard.data.pretraining import IGNORED
+from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch
+from regard.data.words import Words
+from regard.evaluation import tagging as scoring
+from regard.models.bert import BertConfig, TaggingHead
+from regard.models.tagger import TaggerConfig
+from regard.recipe import Recipe, WordsConfig
+from regard.tasks import tagging
+from regard.training.claim import claim_text
+from regard.training.report import Say
+from regard.training.task import Summed, means
+from regard.training.vocabulary import wordpiece
+
+
+class TaggingTask:
+    """Sentences of tagged words; cross-entropy; accuracy and F1."""
+
+    verb = "tag"
+
+    def __init__(self, recipe: Recipe, say: Say) -> None:
+        data = recipe.data
+        assert isinstance(data, ConlluConfig)
+        self.recipe = recipe
+        paths = data.paths()
+        claim_text(Path(recipe.run), [*(file_hash(path) for path in paths), data.column])
+        sentences, self.valid_sentences = (data.read(path) for path in paths)
+        self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))
+        self.tokenizer: Any
+        examples: type[TaggedPieces] | type[TaggedWords]
+        model = recipe.model
+        if isinstance(model, BertConfig):
+            self.tokenizer = wordpiece(recipe, lambda: (" ".join(sentence.words) for sentence in sentences), say)
+            vocab_size = model.vocab_size if recipe.init else self.tokenizer.vocab_size
+            self.config: library.AnyModelConfig = replace(
+                model, vocab_size=vocab_size, head=TaggingHead(labels=self.labels)
+            )
+            examples = TaggedPieces
+        else:
+            assert isinstance(model, TaggerConfig)
+            self.tokenizer = self._words(sentences)
+            self.config = replace(model, sizes=self.tokenizer.sizes, labels=self.labels)
+            examples = TaggedWords
+        train, valid = (
+            examples(self.tokenizer, part, self.labels, data.longest) for part in (sentences, self.valid_sentences)
+        )
+        self.counts: list[dict[str, Any]] = []
+        for what, part in (("training", train), ("validation", valid)):
+            self.counts.append({"sentences": what, "kept": len(part.tags), "cut": part.cut})
+            say(f"{what}: {len(part.tags):,} sentences; {part.cut:,} cut to {data.longest} tokens")
+        tokens, size = recipe.train.batch_tokens, recipe.train.batch_size
+        self.batches: Batches[Any] = Batches(train, tokens, recipe.seed, size)
+        self.valid: Batches[Any] = Batches(valid, tokens, 0)
+
+    def _words(self, sentences: list[Sentence]) -> Words:
+        path, config = Path(self.recipe.run) / "tokenizer.json", self.recipe.tokenizer
+        assert isinstance(config, WordsConfig)
+        if path.exists():
+            return Words.load(path)
+        if self.recipe.init:
+            (words,) = library.read(self.recipe.init).tokenizers
+            assert isinstance(words, Words)
+        else:
+            words = Words.learn((sentence.words for sentence in sentences), config.least)
+        words.save(path)
+        return words
+
+    def units(self, batch: PieceBatch | WordBatch) -> dict[str, int]:
+        """Words with a tag; the speed is told in words."""
+        words = int((batch.tag_BT != IGNORED).sum())
+        return {"tokens": words, "words": words}
+
+    def loss(self, model: Any, batch: PieceBatch | WordBatch) -> dict[str, Summed]:
+        """Of each word."""
+        return {"words": Summed(*tagging.loss(model, batch, self.recipe.train.smoothing))}
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The loss, and scores of the tags given."""
+        loss = means(self, model, self.valid.epoch(0))["loss"]
+        tagger: Any = library.ready(model, (self.tokenizer,))
+        given = tagger.tag([sentence.words for sentence in self.valid_sentences])
+        gold = [sentence.tags for sentence in self.valid_sentences]
+        found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in given])
+        return {"valid_loss": loss, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
+
+    def worth(self, values: Mapping[str, float]) -> float:
+        """Accuracy decides."""
+        return -values["valid_accuracy"]
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """Loss, accuracy and F1."""
+        scores = f"accuracy {values['valid_accuracy']:.2f} %  macro F1 {values['valid_macro_f1']:.1f} %"
+        return f"valid loss {values['valid_loss']:.3f}  {scores}"
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Loss and scores on the validation sentences."""
+        title = f"On {len(self.valid_sentences):,} validation sentences:"
+        return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
+
+    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
+        """Writes the model."""
+        library.save(folder, self.config, weights, (self.tokenizer,), card)

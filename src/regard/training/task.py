@@ -1,0 +1,88 @@
+"""What a run trains for: examples to learn from, a loss, a judgement. The loop knows nothing else of it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import Batch, Batches
+from regard.library import AnyModelConfig
+
+
+class Summed(NamedTuple):
+    """A loss to train on, summed over the things of one sort in a batch, and beside it sums to tell of."""
+
+    loss: Tensor
+    told: Mapping[str, Tensor]
+
+
+class Task(Protocol):
+    """A task of a recipe, with its data at hand."""
+
+    @property
+    def config(self) -> AnyModelConfig:
+        """Of the model to train, as the data ask for it."""
+        ...
+
+    batches: Batches[Any]
+    valid: Batches[Any]
+    verb: str
+    """What the model can then be asked for on the command line."""
+    counts: list[dict[str, Any]]
+    """What became of the data, for the log."""
+
+    def units(self, batch: Any) -> dict[str, int]:
+        """How many things of each sort are in a batch; losses are means over them. One sort is "tokens"."""
+        ...
+
+    def loss(self, model: Any, batch: Any) -> dict[str, Summed]:
+        """The loss by the sort of things that it is a mean over; "loss" among what is told adds up."""
+        ...
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """How good a model is, on data that it does not train on."""
+        ...
+
+    def worth(self, values: Mapping[str, float]) -> float:
+        """What `judge` found as one number; the lower the better."""
+        ...
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """The same in a few words."""
+        ...
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """What a model's card says of it, as lines."""
+        ...
+
+    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
+        """Writes a model's folder."""
+        ...
+
+
+def units(task: Task, batches: Iterable[Batch]) -> Counter[str]:
+    """How many things of each sort are in batches."""
+    total: Counter[str] = Counter()
+    for batch in batches:
+        total.update(task.units(batch))
+    return total
+
+
+@torch.no_grad()
+def means(task: Task, model: torch.nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
+    """What `task.loss` tells of some batches, as means."""
+    device = next(model.parameters()).device
+    counts: Counter[str] = Counter()
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    for batch in batches:
+        counts.update(task.units(batch))
+        for unit, summed in task.loss(model, batch.to(device)).items():
+            for name, value in summed.told.items():
+                sums[name, unit] += float(value)
+    result: dict[str, float] = defaultdict(float)
+    for (name, unit), total in sums.items():
+        result[name] += total / max(1, counts[unit])
+    return dict(result)

@@ -1,0 +1,175 @@
+"""`classify`, `tag`, `embed`, and `evaluate` and `glue` for models that read."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+import regard
+from helpers import randomise
+from regard import library
+from regard.cli.main import app
+from regard.data.words import Words
+from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.models.tagger import TaggerConfig
+from texts import TEXTS, TOKENIZER, bert
+
+HEADS = {
+    "plain": NoHead(),
+    "guesser": PretrainingHead(),
+    "sst2": ClassificationHead(labels=("negative", "positive")),
+    "stsb": RegressionHead(),
+    "pos": TaggingHead(labels=("NOUN", "VERB")),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for name, head in HEADS.items():
+        model = bert(head).float()
+        library.save(folder / name, model.config, library.tensors(model), (TOKENIZER,), "")
+    words = Words.learn([text.split() for text in TEXTS], least=1)
+    tagger = randomise(TaggerConfig(sizes=words.sizes, labels=("NOUN", "VERB"), width=8).build()).float()
+    library.save(folder / "tagger", tagger.config, library.tensors(tagger), (words,), "")
+    return folder
+
+
+def run(*arguments: object, stdin: str | None = None) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_texts_are_classified(models: Path) -> None:
+    classifier = regard.load(str(models / "sst2"))
+    lines = run("classify", "--model", models / "sst2", *TEXTS).splitlines()
+    for line, verdict in zip(lines, classifier.classify(TEXTS), strict=True):
+        assert line == f"{verdict.label}\t{verdict.value:.3f}"
+    assert run("classify", "--model", models / "sst2", stdin="\n".join(TEXTS) + "\n").splitlines() == lines
+    (found,) = (
+        json.loads(line) for line in run("classify", "-m", models / "sst2", "--json", "good\tfood").splitlines()
+    )
+    assert found["label"] in ("negative", "positive")
+    assert float(run("classify", "--model", models / "stsb", "good food", "--second", "bad food"))
+
+
+def test_a_tab_in_a_line_parts_two_texts(models: Path) -> None:
+    together = json.loads(run("classify", "-m", models / "sst2", "--json", stdin="good\tfood\n"))
+    assert (together["text"], together["second"]) == ("good", "food")
+    apart = json.loads(run("classify", "-m", models / "sst2", "--json", "good", "--second", "food"))
+    assert together == apart
+
+
+@pytest.mark.parametrize("name", ["pos", "tagger"])
+def test_words_are_tagged(models: Path, name) -> None:
+    expected = regard.load(str(models / name)).tag([["The", "brown", "dog", "ran"]])[0]
+    assert run("tag", "--model", models / name, "The brown dog ran") == " ".join(expected) + "\n"
+    found = json.loads(run("tag", "--model", models / name, "--json", "The brown dog ran"))
+    assert found == {"words": ["The", "brown", "dog", "ran"], "tags": expected}
+
+
+def test_texts_become_vectors(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts").write_text("\n".join([*TEXTS, ""]) + "\n")
+    out = tmp_path / "v.npy"
+    told = run("embed", "--model", models / "plain", tmp_path / "texts", "-o", out, "--layers", "-2:", "--join", "sum")
+    assert told == f"{out}: 6 vectors of width 8\n"
+    encoder = regard.load(str(models / "plain"))
+    assert np.array_equal(np.load(out), encoder.embed([*TEXTS, ""], layers=[1, 2], join="sum").numpy())
+    lines = run("embed", "--model", models / "guesser", stdin="good food\n").splitlines()
+    assert json.loads(lines[0])["text"] == "good food"
+    run("embed", "--model", models / "plain", tmp_path / "texts", "-o", tmp_path / "v.parquet")
+    table = parquet.read_table(tmp_path / "v.parquet").to_pydict()
+    assert table["text"] == [*TEXTS, ""]
+    assert np.allclose(table["vector"], encoder.embed([*TEXTS, ""]).numpy())
+    run("embed", "--model", models / "plain", tmp_path / "texts", "-o", tmp_path / "v.json", "--normalise")
+    assert np.allclose(np.linalg.norm(json.loads((tmp_path / "v.json").read_text()), axis=1), 1, atol=1e-6)
+
+
+def test_a_text_that_is_too_long_is_told_of(models: Path) -> None:
+    long = " ".join(["dog"] * 99)
+    for arguments in (["embed"], ["classify"]):
+        name = "plain" if arguments == ["embed"] else "sst2"
+        result = CliRunner().invoke(app, [*arguments, "--model", str(models / name)], input=f"{long}\ndog\n")
+        assert result.stderr.endswith("whose ends were not read: 1\n")
+
+
+def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> None:
+    rows = [f"{text}\t{i % 2}" for i, text in enumerate(TEXTS)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    found = json.loads(run("evaluate", models / "sst2", "--task", "sst2", "--data", tmp_path / "dev.tsv", "--json"))
+    labels = [verdict.label for verdict in regard.load(str(models / "sst2")).classify(TEXTS)]
+    right = [("negative", "positive")[i % 2] == label for i, label in enumerate(labels)]
+    assert found["accuracy"] == sum(right) / 5
+    assert "accuracy" in run("evaluate", models / "sst2", "--task", "sst2", "--data", tmp_path / "dev.tsv")
+    (tmp_path / "own.csv").write_text("text,label\ngood food,positive\nbad food,negative\n")
+    assert json.loads(run("evaluate", models / "sst2", "--data", tmp_path / "own.csv", "--json"))["texts"] == 2
+    words = [f"{i}\t{word}\t_\tNOUN" + "\t_" * 6 for i, word in enumerate(TEXTS[0].split(), start=1)]
+    (tmp_path / "dev.conllu").write_text("\n".join(words) + "\n\n")
+    for name in ("pos", "tagger"):
+        out = tmp_path / "said"
+        found = json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json", "-o", out))
+        tags = out.read_text().split()
+        assert found["accuracy"] == pytest.approx(100 * tags.count("NOUN") / len(tags))
+        assert "macro F1" in run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["classify", "-m", "plain", "x"],
+            "plain is a model of kind 'bert' with a head for none, which does not classify",
+        ),
+        (["tag", "-m", "sst2", "x"], "which does not tag words"),
+        (["translate", "-m", "sst2", "x"], "which does not translate"),
+        (["embed", "-m", "tagger"], "is a model of kind 'tagger', which does not read texts"),
+        (["evaluate", "sst2"], "is tried with --data"),
+        (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
+        (["embed", "-m", "plain", "--layers", "7"], "layers go from 0 to 2"),
+        (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: write to .npy, .json or .parquet"),
+        (["glue", "plain", "--data", ".", "--tasks", "ax"], "--tasks ax: no such task to train"),
+    ],
+)
+def test_what_cannot_be_done_is_told(models: Path, monkeypatch, arguments, message) -> None:
+    monkeypatch.chdir(models)
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        run(*arguments, stdin="x\n")
+
+
+def test_a_task_that_does_not_fit_the_model_is_told(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
+    with pytest.raises(
+        ValueError, match="the model says negative, positive; the task asks for unacceptable, acceptable"
+    ):
+        run("evaluate", models / "sst2", "--task", "cola", "--data", tmp_path / "dev.tsv")
+    with pytest.raises(ValueError, match="--task sst3: no such task; there are cola, sst2"):
+        run("evaluate", models / "sst2", "--task", "sst3", "--data", tmp_path / "dev.tsv")
+
+
+def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
+    for folder, header, rows in (
+        ("RTE", "sentence1\tsentence2\tlabel", [f"{text}\tfood\tentailment" for text in TEXTS]),
+        ("SST-2", "sentence\tlabel", [f"{text}\t{i % 2}" for i, text in enumerate(TEXTS)]),
+    ):
+        (tmp_path / folder).mkdir()
+        for split in ("train", "dev"):
+            (tmp_path / folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    (tmp_path / "SST-2" / "test.tsv").write_text("index\tsentence\n0\tgood food\n1\tbad food\n")
+    asked = ["glue", models / "plain", "--data", tmp_path, "--runs", tmp_path / "runs", "--seeds", 2]
+    asked += ["train.epochs=2", "data.longest=20"]
+    found = json.loads(run(*asked, "--tasks", "rte,sst2", "--json"))
+    assert found["rte"]["accuracy"]["seeds"] == 2
+    # finished runs are not repeated
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")}
+    assert len(before) == 4
+    table = run(*asked, "--tasks", "sst2", "--submission", tmp_path / "out")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")} == before
+    assert "93.5" in table  # BERT-base
+    assert (tmp_path / "out" / "SST-2.tsv").read_text().splitlines()[0] == "index\tprediction"
+    assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 3

@@ -1,0 +1,64 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.labelled import GlueConfig, Labelled, TableConfig
+from regard.data.pretraining import IGNORED
+from regard.data.tables import Example
+from texts import TOKENIZER
+
+EXAMPLES = [Example("good food", None, "yes"), Example("bad weather", None, "no"), Example("", None, "yes")]
+
+
+def test_texts_come_with_the_numbers_of_their_labels() -> None:
+    texts = Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), longest=12)
+    assert texts.epoch(3).lengths.shape == (3, 1)
+    assert texts.longest == texts.lengths.max()
+    batch = texts.fetch(np.array([2, 0]))
+    assert batch.label_B.tolist() == [1, 1]
+    assert batch.tokens_BT[0, :3].tolist() == [TOKENIZER.begin, TOKENIZER.end, TOKENIZER.pad]  # the empty text
+    shared = batch.share(2, 3)
+    assert shared.label_B.tolist() == [IGNORED]
+
+
+def test_numbers_are_taken_as_they_are() -> None:
+    texts = Labelled(TOKENIZER, [Example("good food", "food", "3.5")], (), longest=12)
+    assert torch.equal(texts.fetch(np.array([0])).label_B, torch.tensor([3.5]))
+
+
+def test_what_is_cut_is_counted() -> None:
+    assert [len(tokens) for tokens in TOKENIZER.encode([example.text for example in EXAMPLES])] == [2, 2, 0]
+    for longest, cut in ((4, 0), (3, 2)):
+        assert Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), longest).cut == cut
+
+
+def test_unknown_labels_are_listed() -> None:
+    with pytest.raises(ValueError, match="labels that are not in the training data: no"):
+        Labelled(TOKENIZER, EXAMPLES, ("yes",), longest=12)
+    with pytest.raises(ValueError, match="there are no texts with labels"):
+        Labelled(TOKENIZER, [], ("yes",), longest=12)
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("label\tbody\nspam\tbuy now\nham\thow are you\nspam\tfree\n")
+    config = TableConfig(train=str(tmp_path / "a.tsv"), valid=str(tmp_path / "a.tsv"), texts=("body",))
+    assert config.question.labels == ("ham", "spam")
+    assert config.read(config.paths()[0])[1] == Example("how are you", None, "ham")
+    with pytest.raises(ValueError, match=r"nowhere\.tsv: no such file"):
+        TableConfig(train="nowhere.tsv", valid="nowhere.tsv").paths()
+    (tmp_path / "b.tsv").write_text("label\ttext\nspam\tbuy now\n")
+    with pytest.raises(ValueError, match="all labels are 'spam'; there is nothing to learn"):
+        _ = TableConfig(train=str(tmp_path / "b.tsv"), valid="").question
+
+
+def test_a_task_of_glue(tmp_path: Path) -> None:
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    for name in ("train", "dev"):
+        with gzip.open(folder / f"{name}.tsv.gz", "wt") as file:
+            file.write("sentence\tlabel\na joy\t1\n")
+    config = GlueConfig(task="sst2", folder=str(tmp_path))
+    assert config.read(config.paths()[1]) == [Example("a joy", None, "positive")]

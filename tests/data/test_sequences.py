@@ -1,0 +1,40 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.sequences import encode, marked, tensors
+from texts import TOKENIZER
+
+BEGIN, END = TOKENIZER.begin, TOKENIZER.end
+
+
+def test_texts_get_their_marks_and_segments() -> None:
+    one, two = encode(TOKENIZER, ["the dog", "bread"], [None, "food"], longest=20)
+    dog = TOKENIZER.encode(["the dog"])[0]
+    assert one.tokens == [BEGIN, *dog, END]
+    assert one.segments == [0] * len(one.tokens)
+    bread, food = TOKENIZER.encode(["bread", "food"])
+    assert two.tokens == [BEGIN, *bread, END, *food, END]
+    assert two.segments == [0] * (len(bread) + 2) + [1] * (len(food) + 1)
+    tokens_BT, segments_BT = tensors(TOKENIZER, [one, two])
+    assert tokens_BT.shape == segments_BT.shape == (2, max(len(one.tokens), len(two.tokens)))
+    assert not one.is_cut
+
+
+@given(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9)), st.integers(4, 14))
+def test_the_longer_text_is_cut_token_by_token(one, other, longest) -> None:
+    first, second = list(range(100, 100 + one)), None if other is None else list(range(200, 200 + other))
+    got = marked(TOKENIZER, first, second, longest)
+    marks = 2 if second is None else 3
+    first, rest = list(first), list(second or [])
+    while len(first) + len(rest) > longest - marks:
+        (first if len(first) > len(rest) else rest).pop()
+    assert got.tokens == [BEGIN, *first, END, *([] if second is None else [*rest, END])]
+    assert got.first == len(first) + 2
+    assert got.is_cut == (one + (other or 0) > longest - marks)
+
+
+@pytest.mark.parametrize("orders", [False, True])
+def test_a_mask_is_an_order_only_where_orders_are_taken(orders) -> None:
+    (got,) = encode(TOKENIZER, ["the [MASK] ran"], longest=24, orders=orders)
+    assert (TOKENIZER.mask in got.tokens) == orders

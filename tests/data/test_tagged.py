@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from regard.data.conllu import Sentence
+from regard.data.pretraining import IGNORED
+from regard.data.tagged import ConlluConfig, TaggedPieces, TaggedWords, in_pieces
+from regard.data.words import Words
+from texts import TOKENIZER
+
+SENTENCES = [Sentence(("playing", "dogs", "ran"), ("V", "N", "V")), Sentence(("bread",), ("N",))]
+
+
+def test_a_tag_stands_at_the_first_piece_of_its_word() -> None:
+    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), longest=24).fetch(np.array([1, 0]))
+    row = batch.tag_BT[1].tolist()
+    pieces = TOKENIZER.pieces(batch.tokens_BT[1].tolist())
+    asked = [(piece, tag) for piece, tag in zip(pieces, row, strict=True) if tag != IGNORED]
+    assert [tag for _, tag in asked] == [1, 0, 1]
+    assert not any(piece.startswith(("##", "[")) for piece, _ in asked)
+    assert batch.tag_BT[0].tolist().count(IGNORED) == batch.tag_BT.size(1) - 1
+
+
+def test_words_that_do_not_fit_are_cut_off() -> None:
+    (whole,) = in_pieces(TOKENIZER, [SENTENCES[0].words], longest=24)
+    assert len(whole.firsts) == 3
+    tagged = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), longest=4)
+    assert tagged.cut == 1
+    assert tagged.longest == 4
+
+
+def test_words_come_with_their_features() -> None:
+    words = Words.learn([sentence.words for sentence in SENTENCES], least=1)
+    tagged = TaggedWords(words, SENTENCES, ("N", "V"), longest=2)
+    batch = tagged.fetch(np.array([0, 1]))
+    assert batch.features_BTE.shape == (2, 2, 3)
+    assert batch.features_BTE[1, 1].tolist() == [0, 0, 0]
+    assert batch.tag_BT.tolist() == [[1, 0], [0, IGNORED]]
+    assert tagged.cut == 1
+    assert batch.features_BTE[0].tolist() == words.encode([SENTENCES[0].words])[0][:2].tolist()
+
+
+def test_a_tag_never_seen_in_training_is_not_asked_for() -> None:
+    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N",), longest=24).fetch(np.array([0]))
+    assert [tag for tag in batch.tag_BT[0].tolist() if tag != IGNORED] == [0]
+
+
+def test_missing_and_empty_files() -> None:
+    with pytest.raises(ValueError, match=r"a\.conllu: no such file"):
+        ConlluConfig(train="a.conllu", valid="a.conllu").paths()
+    with pytest.raises(ValueError, match="there are no tagged sentences"):
+        TaggedPieces(TOKENIZER, [], ("N",), longest=9)

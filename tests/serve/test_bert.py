@@ -1,0 +1,60 @@
+"""BERT in the explorer, with each of its heads."""
+
+import json
+
+import pytest
+import torch
+
+from helpers import assert_same
+from regard.library import ready
+from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.serve.explorer import Explorer, Numbers
+from texts import TOKENIZER, bert
+
+HEADS = {
+    "none": NoHead(),
+    "words": PretrainingHead(),
+    "classification": ClassificationHead(labels=("bad", "good")),
+    "regression": RegressionHead(),
+    "tagging": TaggingHead(labels=("N", "V", "X")),
+}
+TEXT = "the brown dog ran"
+
+
+@pytest.fixture(scope="module", params=HEADS)
+def explorer(request) -> Explorer:
+    return Explorer(ready(bert(HEADS[request.param]), (TOKENIZER,)), request.param, TEXT)
+
+
+def test_every_question_has_an_answer(explorer: Explorer) -> None:
+    model = explorer.answer("model", {})
+    read = explorer.answer("read", {"text": TEXT})
+    pieces = read["streams"]["text"]["pieces"]
+    assert pieces[0] == "[CLS]"
+    for look in model["looks"]:
+        answer = explorer.answer("attention", {"text": TEXT, "path": look["path"]})
+        assert isinstance(answer, Numbers)
+        assert answer.values.shape == (2, len(pieces), len(pieces))
+        assert_same(answer.values.sum(-1), torch.ones(2, len(pieces), dtype=torch.float64))
+    for part in model["parts"]:
+        for token in range(len(pieces)):
+            steps = explorer.answer("walk", {"text": TEXT, "path": part["path"], "token": token})["steps"]
+            assert steps, part
+    for verb in ("heads", "what-if"):
+        json.dumps(explorer.answer(verb, {"text": TEXT}), allow_nan=False)
+    silenced = {"heads": {"layers.0.attention": [0, 1]}}
+    changed = explorer.answer("what-if", {"text": TEXT, "change": silenced})
+    assert changed["changed"]["probabilities"] != changed["original"]["probabilities"] or explorer.name in (
+        "none",  # which says nothing
+        "regression",  # which says one number only
+    )
+
+
+def test_guesses_behind_masks_are_shown() -> None:
+    explorer = Explorer(ready(bert(PretrainingHead()), (TOKENIZER,)), "words")
+    read = explorer.answer("read", {"text": "the [MASK] dog [SEP] good food"})
+    place = read["streams"]["text"]["pieces"].index("[MASK]")
+    said = read["spoken"]
+    assert said["pieces"][place] == said["others"][place][0][0]
+    assert said["probabilities"][place] == said["others"][place][0][1]
+    assert said["pieces"][place + 1] == "dog"

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from helpers import assert_same
+from regard.data.labelled import Labelled
+from regard.data.tables import Example
+from regard.models.bert import ClassificationHead, RegressionHead
+from regard.tasks.classification import Classifier, loss
+from texts import TEXTS, TOKENIZER, bert
+
+CLASSIFIER = Classifier(bert(ClassificationHead(labels=("bad", "good", "so so"))), TOKENIZER)
+RATER = Classifier(bert(RegressionHead()), TOKENIZER)
+
+
+def test_verdicts_are_those_of_each_text_alone() -> None:
+    seconds = [None, "bread", None, None, "food"]
+    verdicts = CLASSIFIER.classify(TEXTS, seconds, batch_tokens=30)
+    for text, second, verdict in zip(TEXTS, seconds, verdicts, strict=True):
+        (alone,) = CLASSIFIER.classify([text], [second])
+        assert alone.label == verdict.label == max(verdict.probabilities, key=verdict.probabilities.get)
+        assert alone.value == pytest.approx(verdict.value, abs=1e-12)
+        assert sum(verdict.probabilities.values()) == pytest.approx(1)
+    assert CLASSIFIER.classify([" ".join(["dog"] * 99)])[0].cut
+    assert RATER.classify(["dog"])[0].label is None
+
+
+def test_the_loss_is_that_of_the_texts_with_labels() -> None:
+    examples = [Example(text, None, label) for text, label in zip(TEXTS, "abcab", strict=True)]
+    batch = Labelled(TOKENIZER, examples, "abc", longest=24).fetch(np.arange(5))
+    summed, told = loss(CLASSIFIER.model, batch)
+    logits = CLASSIFIER.model(batch.tokens_BT, batch.segments_BT)[:, 0]
+    assert_same(summed, F.cross_entropy(logits, batch.label_B, reduction="sum"))
+    assert told["accuracy"] == (logits.argmax(1) == batch.label_B).sum()
+    smooth, told = loss(CLASSIFIER.model, batch, smoothing=0.1)
+    assert_same(told["loss"], summed)
+    assert not torch.equal(smooth, summed)
+    nothing, told = loss(CLASSIFIER.model, batch.share(7, 9))
+    assert (nothing.item(), told["accuracy"].item()) == (0, 0)
+
+
+def test_the_loss_of_numbers_is_their_squared_distance() -> None:
+    examples = [Example(text, None, str(i)) for i, text in enumerate(TEXTS)]
+    batch = Labelled(TOKENIZER, examples, (), longest=24).fetch(np.arange(5))
+    summed, _ = loss(RATER.model, batch)
+    expected = sum((verdict.value - i) ** 2 for i, verdict in enumerate(RATER.classify(TEXTS)))
+    assert summed.item() == pytest.approx(expected)
+
+
+def test_looking_shows_the_verdict_and_what_else_it_might_have_been() -> None:
+    reading = CLASSIFIER.reading("good food")
+    verdict = CLASSIFIER.classify(["good food"])[0]
+    (chance,) = reading.chances(reading.run())
+    assert reading.said.spelled == (verdict.label,)
+    assert chance.probability == pytest.approx(verdict.value)
+    assert CLASSIFIER.reading("good food", "bad").said.spelled == ("bad",)
+    with pytest.raises(ValueError, match="'awful' is not a label of this model; it has bad, good, so so"):
+        CLASSIFIER.reading("good food", "awful")
+    assert float(RATER.reading("dog").said.spelled[0]) == pytest.approx(RATER.classify(["dog"])[0].value, rel=0.01)

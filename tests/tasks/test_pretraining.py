@@ -1,0 +1,57 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from helpers import assert_same
+from regard.data.pretraining import IGNORED, PretrainingBatch
+from regard.models.bert import PretrainingHead
+from regard.tasks.pretraining import Guesser, next_loss, word_loss
+from texts import TOKENIZER, bert
+
+GUESSER = Guesser(bert(PretrainingHead()), TOKENIZER)
+
+
+def test_the_losses_are_those_of_what_is_asked() -> None:
+    tokens_BT = torch.randint(5, 50, (2, 6))
+    words_BT = torch.tensor([[IGNORED, 7, IGNORED, 9, IGNORED, IGNORED], [IGNORED] * 5 + [11]])
+    batch = PretrainingBatch(tokens_BT, torch.zeros_like(tokens_BT), words_BT, torch.tensor([1, IGNORED]))
+    model = GUESSER.model
+    x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
+    logits_BTV = model(batch.tokens_BT, batch.segments_BT)
+    loss, guessed = word_loss(model, x_BTD, batch)
+    assert_same(loss, F.cross_entropy(logits_BTV.flatten(0, 1), words_BT.flatten(), reduction="sum"))
+    assert guessed == (logits_BTV.argmax(2) == words_BT).sum()
+    loss, right = next_loss(model, x_BTD, batch)
+    answers = model.head.next(model.pool(x_BTD))[:, 0]
+    assert_same(loss, F.cross_entropy(answers[:1], torch.tensor([1]), reduction="sum"))
+    assert right == (answers[0].argmax() == 1)
+    loss, guessed = word_loss(model, x_BTD[:1], batch.share(3, 4))
+    assert (loss.item(), guessed.item()) == (0, 0)
+
+
+def test_masks_are_filled_with_the_most_probable_words() -> None:
+    (first, second) = GUESSER.fill("the [MASK] dog ran to [MASK]", count=3)
+    encoded = GUESSER.read("the [MASK] dog ran to [MASK]")
+    probabilities = GUESSER.model(*GUESSER.inputs(encoded))[0].softmax(-1)
+    places = [i for i, token in enumerate(encoded.tokens) if token == TOKENIZER.mask]
+    assert len(places) == 2
+    for place, guesses in zip(places, (first, second), strict=True):
+        assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
+        assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
+    assert GUESSER.fill("the dog") == []
+
+
+def test_one_sentence_may_follow_another() -> None:
+    assert 0 < GUESSER.follows("the dog", "bread") < 1
+    assert GUESSER.follows("the dog", "bread") != GUESSER.follows("bread", "the dog")
+    with pytest.raises(ValueError, match="never asked"):
+        Guesser(bert(PretrainingHead(pooled=False)), TOKENIZER).follows("a", "b")
+
+
+def test_looking_shows_the_guess_behind_the_mask() -> None:
+    reading = GUESSER.reading("the [MASK] ran")
+    ((best, *_),) = GUESSER.fill("the [MASK] ran")
+    assert best.word in reading.said.pieces
+    assert TOKENIZER.mask in reading.streams["text"].tokens
+    assert TOKENIZER.mask not in reading.said.tokens
+    assert GUESSER.reading("the [MASK] ran", "the dog ran").said.spelled == ("the", "dog", "ran")

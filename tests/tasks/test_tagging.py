@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from helpers import assert_same, randomise
+from regard.data.conllu import Sentence
+from regard.data.pretraining import IGNORED
+from regard.data.tagged import TaggedPieces, TaggedWords
+from regard.data.words import Words
+from regard.models.bert import TaggingHead
+from regard.models.tagger import TaggerConfig
+from regard.tasks.tagging import PieceTagger, WordTagger, loss, words
+from texts import TEXTS, TOKENIZER, bert
+
+SENTENCES = [text.split() for text in TEXTS]
+WORDS = Words.learn(SENTENCES, least=1)
+PIECES = PieceTagger(bert(TaggingHead(labels=("N", "V", "X"))), TOKENIZER)
+WHOLE = WordTagger(randomise(TaggerConfig(sizes=WORDS.sizes, labels=("N", "V", "X"), width=8).build()), WORDS)
+
+
+@pytest.mark.parametrize("tagger", [PIECES, WHOLE], ids=["bert", "rnn"])
+def test_every_word_has_its_tag_whatever_is_tagged_beside(tagger) -> None:
+    together = tagger.tag([*SENTENCES, []], batch_tokens=30)
+    for sentence, tags in zip([*SENTENCES, []], together, strict=True):
+        assert len(tags) == len(sentence)
+        assert set(tags) <= {"N", "V", "X"}
+        assert tagger.tag([sentence]) == [tags]
+    assert len({tag for tags in together for tag in tags}) > 1  # or else the test says nothing
+
+
+def test_words_beyond_what_the_model_can_take_have_no_tag() -> None:
+    (tags,) = PIECES.tag([["dog"] * 99])
+    assert tags[0] is not None
+    assert tags[-1] is None
+    assert None not in WHOLE.tag([["dog"] * 99])[0]
+
+
+def test_the_loss_is_that_of_the_tags_asked_for() -> None:
+    tagged = [Sentence(tuple(sentence), tuple("NVX"[i % 3] for i in range(len(sentence)))) for sentence in SENTENCES]
+    for model, batch in (
+        (PIECES.model, TaggedPieces(TOKENIZER, tagged, "NVX", 24).fetch(np.arange(5))),
+        (WHOLE.model, TaggedWords(WORDS, tagged, "NVX", 24).fetch(np.arange(5))),
+    ):
+        summed, told = loss(model, batch)
+        logits = model(*batch.inputs).flatten(0, 1)
+        assert_same(summed, F.cross_entropy(logits, batch.tag_BT.flatten(), reduction="sum", ignore_index=IGNORED))
+        assert told["accuracy"] == (logits.argmax(1) == batch.tag_BT.flatten()).sum()
+        assert torch.isfinite(loss(model, batch.share(8, 9))[0])
+
+
+def test_a_text_is_taken_apart_into_words_and_signs() -> None:
+    assert words("Don't panic: it's 3.5 km!") == ["Don't", "panic", ":", "it's", "3.5", "km", "!"]
+    assert words("") == []
+
+
+def test_looking_shows_the_tags() -> None:
+    reading = PIECES.reading("the brown dog")
+    assert len(reading.said.tokens) == len(reading.streams["text"].tokens)
+    tags = PIECES.tag([["the", "brown", "dog"]])[0]
+    starts = [i for i, piece in enumerate(reading.streams["text"].pieces) if not piece.startswith(("##", "["))]
+    assert [reading.said.pieces[i] for i in starts] == tags
+    with pytest.raises(ValueError, match="'Q' is not a tag of this model; it has N, V, X"):
+        PIECES.reading("the", "Q Q Q")

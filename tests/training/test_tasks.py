@@ -1,0 +1,165 @@
+"""Whatever is trained goes through the same loop: it learns, and it goes on to the bit."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+import regard
+from regard.data.glue import TASKS
+from regard.recipe import read
+from regard.tasks.classification import Classifier
+from regard.tasks.pretraining import Guesser
+from regard.tasks.tagging import PieceTagger, WordTagger
+from regard.training.loop import Training
+from regard.training.report import Report
+
+SMALL = [
+    "model.preset=tiny",
+    "model.width=32",
+    "model.ff_width=64",
+    "tokenizer.vocab_size=120",
+    "train.batch_tokens=600",
+    "model.dropout=0.0",
+]
+NOUNS, VERBS, ENDS = ["dog", "cat", "child", "king"], ["saw", "fed", "knew", "met"], ["bread", "fish", "milk", "rice"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """Documents, a task of GLUE, and tagged sentences of one small language."""
+    folder = tmp_path_factory.mktemp("data")
+    for number, noun in enumerate(NOUNS):
+        # each document is about somebody
+        text = " ".join(f"The {noun} {VERBS[i % 4]} the {ENDS[i // 4 % 4]}." for i in range(number, number + 64))
+        (folder / f"{noun}.txt").write_text(text)
+    (folder / "SST-2").mkdir()
+    rows = [f"the {n} {v} the {e}\t{int(n in NOUNS[:2])}" for n in NOUNS for v in VERBS for e in ENDS]
+    for name in ("train", "dev"):
+        (folder / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (folder / "STS-B").mkdir()
+    pairs = [f"the {n} {v}\tthe {e}\t{5.0 * (n in NOUNS[:2])}" for n in NOUNS for v in VERBS for e in ENDS]
+    for name in ("train", "dev"):
+        (folder / "STS-B" / f"{name}.tsv").write_text("\n".join(["sentence1\tsentence2\tlabel", *pairs]) + "\n")
+    lines = []
+    for n, v, e in ((n, v, e) for n in NOUNS for v in VERBS for e in ENDS):
+        tagged = [("the", "DET"), (n, "NOUN"), (v, "VERB"), ("the", "DET"), (e, "NOUN")]
+        lines += [f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 for i, (word, tag) in enumerate(tagged, start=1)] + [""]
+    (folder / "tags.conllu").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def start(name: str, run: Path, *changes: str) -> Training:
+    return Training(read(name, [f"run={run}", *changes]), Report(Console(quiet=True)))
+
+
+def log(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def pretrained(data: Path, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "bert"
+    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=150", "train.learning_rate=3e-3"]
+    start("bert/pretrain", run, *SMALL, *changes, "train.validate=75", "train.warmup=20", "train.average=0.9").train()
+    return run
+
+
+def test_pretraining_learns_to_guess_words(pretrained: Path) -> None:
+    values = [line for line in log(pretrained) if "valid_loss" in line]
+    assert values[-1]["valid_mlm_loss"] < 2  # of about 40 pieces, seven or fewer are left to choose from
+    assert values[-1]["valid_loss"] == pytest.approx(values[-1]["valid_mlm_loss"] + values[-1]["valid_nsp_loss"])
+    told = next(line for line in log(pretrained) if "mlm_accuracy" in line)
+    assert told["loss"] == pytest.approx(told["mlm_loss"] + told["nsp_loss"])
+    guesser = regard.load(str(pretrained))
+    assert isinstance(guesser, Guesser)
+    ((best, *_),) = guesser.fill("the dog [MASK] the bread.")
+    assert best.word in VERBS
+
+
+def test_pretraining_goes_on_to_the_bit(data: Path, tmp_path: Path) -> None:
+    changes = [*SMALL, f"data.text={data}/*.txt", "data.longest=32", "train.validate=5", "train.checkpoint=5"]
+    straight = start("bert/pretrain", tmp_path / "straight", *changes, "train.steps=10")
+    straight.train()
+    killed = start("bert/pretrain", tmp_path / "killed", *changes, "train.steps=10")
+
+    def save_and_die() -> None:
+        Training.save(killed)
+        raise KeyboardInterrupt
+
+    killed.save = save_and_die  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    assert killed.state.step == 5
+    start("bert/pretrain", tmp_path / "killed", *changes, "train.steps=10").train()
+    one, other = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("straight", "killed"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Path, tmp_path: Path) -> None:
+    changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=1e-30"]
+    training = start("bert/glue", tmp_path / "run", *changes, "train.steps=1", "data.longest=16")
+    training.train()
+    old, new = (load_file(run / "model" / "model.safetensors") for run in (pretrained, tmp_path / "run"))
+    kept = {name for name in old if not name.startswith("head.")}
+    assert kept == {name for name in new if not name.startswith("head.")}
+    assert all(torch.allclose(old[name], new[name], atol=1e-6) for name in kept)
+    assert training.task.config.head.labels == TASKS["sst2"].labels
+
+
+def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) -> None:
+    changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=3e-3"]
+    start("bert/glue", tmp_path / "run", *changes, "train.epochs=20", "train.warmup=5", "train.validate=20").train()
+    assert max(line["valid_accuracy"] for line in log(tmp_path / "run") if "valid_accuracy" in line) == 1
+    classifier = regard.load(str(tmp_path / "run"))
+    assert isinstance(classifier, Classifier)
+    assert [v.label for v in classifier.classify(["the dog saw the fish", "the king met the milk"])] == [
+        "positive",
+        "negative",
+    ]
+
+
+def test_numbers_are_learnt_too(data: Path, tmp_path: Path) -> None:
+    changes = ["task=stsb", f"data.folder={data}", *SMALL, "train.learning_rate=3e-3", "train.warmup=5"]
+    start("bert/glue", tmp_path / "run", *changes, "train.epochs=30", "train.validate=30").train()
+    assert max(line["valid_pearson"] for line in log(tmp_path / "run") if "valid_pearson" in line) > 0.8
+
+
+@pytest.mark.parametrize(("name", "kind"), [("bert/tag", PieceTagger), ("tag/rnn", WordTagger)])
+def test_tags_are_learnt(data: Path, tmp_path: Path, name, kind) -> None:
+    files = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
+    small = SMALL if name == "bert/tag" else ["model.width=32"]
+    changes = ["train.learning_rate=3e-3", "train.warmup=5", "train.epochs=40", "train.validate=40"]
+    start(name, tmp_path / "run", *small, *files, *changes).train()
+    tagger = regard.load(str(tmp_path / "run"))
+    assert isinstance(tagger, kind)
+    assert tagger.tag([["the", "cat", "fed", "the", "rice"]]) == [["DET", "NOUN", "VERB", "DET", "NOUN"]]
+
+
+def test_a_text_that_changed_is_noticed(data: Path, tmp_path: Path) -> None:
+    text = tmp_path / "a"
+    text.mkdir()
+    for path in data.glob("*.txt"):
+        (text / path.name).write_bytes(path.read_bytes())
+    changes = [*SMALL, f"data.text={text}", "data.longest=32", "train.steps=1"]
+    start("bert/pretrain", tmp_path / "run", *changes).train()
+    (text / "dog.txt").write_text("Something else. " * 40)
+    with pytest.raises(ValueError, match="has changed since it began"):
+        start("bert/pretrain", tmp_path / "run", *changes)
+
+
+def test_a_table_of_ones_own_is_learnt_from(tmp_path: Path) -> None:
+    rows = [f"the {n} {v},{'pet' if n in NOUNS[:2] else 'man'}" for n in NOUNS for v in VERBS]
+    (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    files = [f"data.train={tmp_path}/own.csv", f"data.valid={tmp_path}/own.csv"]
+    changes = [*SMALL, "train.learning_rate=3e-3", "train.warmup=5", "train.epochs=30", "train.validate=15"]
+    start("bert/classify", tmp_path / "run", *files, *changes).train()
+    assert regard.load(str(tmp_path / "run")).classify(["the cat met"])[0].label == "pet"
+
+
+def test_texts_longer_than_the_model_are_refused_at_the_start(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is more than the model can take, 16; lower data.longest"):
+        start("bert/pretrain", tmp_path / "run", *SMALL, f"data.text={data}/*.txt", "model.context=16")

@@ -2,38 +2,47 @@
 
     python benchmarks/architectures.py --data multi30k
 
-Same data (Multi30k, English to German), same tokenizer, same batches in the same order, same number of steps, each
-model with the best of the same two learning rates, by validation loss. Nothing depends on how busy the machine is.
-Runs go into runs/architectures and are taken up again where they were, so that the eight trainings need not be done in
-one go; `--only` chooses some of them.
+Same data (Multi30k, English to German), same tokenizer, same 15 minutes of two cores, each model with the best of the
+same three learning rates, by validation loss. How many steps 15 minutes are is measured once, on an idle machine, with
+the models in turns (runs/architectures/speeds.json); so the trainings themselves may run beside other work. They are
+taken up again where they were, and need not be done in one go; `--only` chooses some of them.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from rich.console import Console
 
 import regard
-from harness import machine
+from harness import interleave, machine
+from regard import recipe
 from regard.data.text import pairs
 from regard.evaluation import bleu
 from regard.explain import figures
+from regard.training.loop import Training
+from regard.training.report import Report
 
 MODELS = {
     "RNN, no attention": ["translate/rnn", "model.attention=none"],
     "RNN, Bahdanau's attention": ["translate/rnn", "model.attention=additive"],
     "convolution": ["translate/conv"],
-    "Transformer": ["translate/transformer", "model.preset=tiny"],
+    "Transformer": ["translate/transformer", "model.preset=small"],
 }
-RATES = (1e-3, 3e-3)
+RATES = (3e-4, 1e-3, 3e-3)
 SAME = [
-    "tokenizer.vocab_size=6000", "tokenizer.joint=true", "model.width=128", "model.dropout=0.2",
+    "tokenizer.vocab_size=6000", "tokenizer.joint=true", "model.width=256", "model.dropout=0.2",
     "train.batch_tokens=2000", "train.warmup=400", "train.schedule=linear", "train.cooldown=0.0", "train.smoothing=0.1",
     "train.average=0.999", "train.validate=400", "train.checkpoint=400", "seed=1",
 ]  # fmt: skip
+FEW = 5  # steps at a time, to measure speed
 LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words of the source
 
 
@@ -42,15 +51,45 @@ def folder(model: str, rate: float) -> Path:
     return Path("runs/architectures") / f"{model.replace(', ', '-').replace(' ', '-')}-{rate:g}"
 
 
-def train(model: str, rate: float, data: Path, steps: int) -> None:
-    """Trains, or goes on training, unless it is done."""
-    print(f"{model}, learning rate {rate:g}", flush=True)
+def recipe_of(model: str, data: Path) -> list[str]:
+    """The recipe of a model, and what is changed in it."""
     files = [
         f'data.{part}={{path="{data / name}.en.gz", target="{data / name}.de.gz"}}'
         for part, name in (("train", "train"), ("valid", "val"))
     ]
-    budget = [f"train.steps={steps}", "train.epochs=1000", f"train.learning_rate={rate}", f"run={folder(model, rate)}"]
-    command = [sys.executable, "-m", "regard", "train", *MODELS[model], *SAME, *files, *budget]
+    return [*MODELS[model], *SAME, *files, "train.epochs=1000"]
+
+
+def speeds(data: Path) -> dict[str, float]:
+    """Steps a minute of each model, measured once."""
+    path = Path("runs/architectures/speeds.json")
+    if not path.exists():
+        with tempfile.TemporaryDirectory() as aside:
+            contenders: dict[str, Callable[[], None]] = {}
+            for model in MODELS:
+                name, *changes = recipe_of(model, data)
+                chosen = recipe.read(name, [*changes, f"run={aside}/{len(contenders)}"])
+                contenders[model] = partial(few_steps, Training(chosen, Report(Console(quiet=True))))
+            seconds = interleave(contenders)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({model: 60 * FEW / statistics.median(s) for model, s in seconds.items()}), "utf-8")
+    found: dict[str, float] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def few_steps(training: Training) -> None:
+    """Some steps, as training does them."""
+    for _ in range(FEW):
+        training.step([next(training.batches)], 1e-4)
+
+
+def train(model: str, rate: float, data: Path, steps: int) -> None:
+    """Trains, or goes on training, unless it is done."""
+    print(f"{model}, learning rate {rate:g}, {steps:,} steps", flush=True)
+    if (folder(model, rate) / "last").exists():
+        return
+    budget = [f"train.steps={steps}", f"train.learning_rate={rate}", f"run={folder(model, rate)}"]
+    command = [sys.executable, "-m", "regard", "train", *recipe_of(model, data), *budget]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -64,14 +103,14 @@ def main() -> None:
     """Trains, tests, prints tables and draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--only", choices=MODELS, nargs="+", default=list(MODELS))
     options = parser.parse_args()
     for model in options.only:
         for rate in RATES:
-            train(model, rate, options.data, options.steps)
+            train(model, rate, options.data, round(options.minutes * speeds(options.data)[model]))
     tests = list(pairs(options.data / "test_2016_flickr.en.gz", options.data / "test_2016_flickr.de.gz"))
-    print(f"{machine()}, {options.steps:,} steps each")
+    print(f"{machine()}, {options.minutes:g} minutes each")
     spans = [f"{low}–{high}" if high < 99 else f"{low} and more" for low, high in LENGTHS]
     print(f"| | parameters | learning rate | valid loss | BLEU | chrF | {' | '.join(f'{s} words' for s in spans)} |")
     print("|---" * (6 + len(spans)) + "|")

@@ -16,12 +16,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.config import Config, parse
+from regard.data.corpus import file_hash
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, marian
-from regard.models.bert import BertConfig
+from regard.models.bert import BertConfig, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
@@ -94,13 +95,31 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
 
 
 def begin_with(model: Any, name: str) -> None:
-    """Gives a model the weights of another; a BERT with another head keeps its own, which is to be learnt."""
+    """Gives a model the weights of another; what says things that the other was not asked for is yet to be learnt."""
     contents = read(name)
     weights, own = dict(contents.weights), tensors(model)
-    if isinstance(contents.config, BertConfig) and contents.config.head != model.config.head:
-        weights = {key: tensor for key, tensor in weights.items() if key in own and not key.startswith("head.")}
-        weights = {**{key: x for key, x in own.items() if key.startswith(("head.", "pooler."))}, **weights}
+    theirs, mine = (_says(config) for config in (contents.config, model.config))
+    if theirs != mine:
+        # answers to another question are of no use, nor is a pooler that nothing reads
+        alike = isinstance(theirs, PretrainingHead) and isinstance(mine, PretrainingHead)
+        answering = ("head.next.",) if alike else ("head.", "output.")
+        weights = {key: x for key, x in weights.items() if key in own or not key.startswith((*answering, "pooler."))}
+        fresh = [key for key in own if key.startswith(answering) or (key.startswith("pooler.") and key not in weights)]
+        weights |= {key: own[key] for key in fresh}
     load_tensors(model, weights, f"the weights of {name}")
+
+
+def _says(config: AnyModelConfig) -> Any:
+    """What a model is asked for, where that is not the same for all of its kind."""
+    return config.head if isinstance(config, BertConfig) else getattr(config, "labels", None)
+
+
+def fingerprints(name: str | None) -> list[str]:
+    """A hash of the weights of a model, to see whether they are still the same; none for no model."""
+    if name is None:
+        return []
+    folder = Path(name.removeprefix(HUGGING_FACE)) if name.startswith(HUGGING_FACE) else find(name)
+    return [file_hash(*sorted(folder.glob("*.safetensors")))]
 
 
 def save(
@@ -167,11 +186,14 @@ def read(name: str) -> Contents:
 def _read_hugging_face(folder: Path) -> Contents:
     path = folder / "config.json"
     try:
-        kind = json.loads(path.read_text("utf-8")).get("model_type")
+        about = json.loads(path.read_text("utf-8"))
+        kind = about.get("model_type")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
     except (ValueError, AttributeError):
         raise ValueError(f"{path}: damaged, it is not a model's config") from None
+    if kind is None and any(str(name).startswith("Bert") for name in about.get("architectures") or ()):
+        kind = "bert"  # the first of them did not say
     readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {"bert": bert.read, "marian": marian.read}
     if kind not in readers:
         raise ValueError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")

@@ -102,7 +102,7 @@ class TrainConfig(Config):
     validate: Positive = 500
     """Steps from one validation to the next."""
     patience: Positive | None = None
-    """Validations without a better loss after which training ends early."""
+    """Validations without a better result after which training ends early."""
     checkpoint: Positive = 500
     """Steps from one checkpoint to the next."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -162,9 +162,13 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     if "init" in data:
         raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
     if "task" in data:
-        data = override(data, [f"data.task={data.pop('task')}"])
+        # a task of GLUE is a run of its own, unless another name is given
+        task, given = data.pop("task"), override({}, overrides)
+        data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
     text, model = data.get("tokenizer", {}), data.get("model", {})
     if isinstance(text, dict) and isinstance(model, dict):
+        if "head" in model:
+            raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
             asked = data if "init" in file.get("model", {}) else override({}, overrides)

@@ -56,7 +56,10 @@ def test_texts_are_classified(models: Path) -> None:
         json.loads(line) for line in run("classify", "-m", models / "sst2", "--json", "good\tfood").splitlines()
     )
     assert found["label"] in ("negative", "positive")
-    assert float(run("classify", "--model", models / "stsb", "good food", "--second", "bad food"))
+    rater = regard.load(str(models / "stsb"))
+    alone, beside = (rater.classify(["good food"], [second])[0].value for second in (None, "bad food"))
+    assert alone != beside
+    assert run("classify", "--model", models / "stsb", "good food", "--second", "bad food") == f"{beside:.3f}\n"
 
 
 def test_a_tab_in_a_line_parts_two_texts(models: Path) -> None:
@@ -115,7 +118,7 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         out = tmp_path / "said"
         found = json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json", "-o", out))
         tags = out.read_text().split()
-        assert found["accuracy"] == pytest.approx(100 * tags.count("NOUN") / len(tags))
+        assert found["accuracy"] == pytest.approx(tags.count("NOUN") / len(tags))
         assert "macro F1" in run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
 
 
@@ -130,6 +133,9 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         (["translate", "-m", "sst2", "x"], "which does not translate"),
         (["embed", "-m", "tagger"], "is a model of kind 'tagger', which does not read texts"),
         (["evaluate", "sst2"], "is tried with --data"),
+        (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
+        (["look", "-m", "tagger", "x"], "is a model of kind 'tagger', which does not look at anything"),
+        (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
         (["embed", "-m", "plain", "--layers", "7"], "layers go from 0 to 2"),
         (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: write to .npy, .json or .parquet"),

@@ -1,9 +1,11 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from regard.data.documents import documents
+from regard.config import parse
+from regard.data.documents import DocumentsConfig, documents
 
 WIKI = """
  = Lobster =
@@ -69,3 +71,39 @@ def test_empty_text_has_no_documents(read, split, text) -> None:
 def test_packed_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"one\n\ntwo"))
     assert list(documents(tmp_path / "a.txt.gz", "blank")) == [["one"], ["two"]]
+
+
+def config(*names: object, **changes: Any) -> DocumentsConfig:
+    return parse(DocumentsConfig, {"text": [str(name) for name in names], **changes})
+
+
+def parts(config: DocumentsConfig) -> tuple[list[str], list[str]]:
+    """All sentences to train on, and all that are kept."""
+    one, other = ([s for document in config.documents(valid) for s in document] for valid in (False, True))
+    return one, other
+
+
+@pytest.mark.parametrize("lengths", [[500, 300], [12, 12], [3] * 40, [1, 2, 3, 100, 9, 8, 7], [9] * 300])
+def test_every_sentence_is_trained_on_or_kept(tmp_path: Path, lengths) -> None:
+    text = "\n\n".join("\n".join(f"{i} {j}" for j in range(length)) for i, length in enumerate(lengths))
+    (tmp_path / "a.txt").write_text(text)
+    own = config(tmp_path / "a.txt", split="blank")
+    train, valid = parts(own)
+    assert sorted(train + valid) == sorted(filter(None, text.split("\n")))
+    assert not set(train) & set(valid)
+    assert 0 < len(valid) <= 4 + sum(lengths) / 50
+    assert len(list(own.documents(valid=True))) > 1  # so that a sentence can come from another one
+    assert len(list(own.documents(valid=False))) > 1
+
+
+def test_files_folders_and_patterns(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "sub/c.txt.gz", "sub/d.md", "a.txt~", "a.txt.bak"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(gzip.compress(b"One. Two.") if name.endswith(".gz") else b"One. Two.")
+    (tmp_path / "odd.txt").mkdir()
+    names = [path.relative_to(tmp_path).as_posix() for path in config(tmp_path).paths()]
+    assert names == ["a.txt", "b.txt", "sub/c.txt.gz"]
+    assert config(tmp_path / "*.txt").paths() == [tmp_path / "a.txt", tmp_path / "b.txt"]
+    assert config(tmp_path / "sub/d.md", tmp_path / "a.txt").paths() == [tmp_path / "a.txt", tmp_path / "sub/d.md"]
+    with pytest.raises(ValueError, match=r"nowhere: no such file, and no folder or pattern with text files"):
+        config(tmp_path / "nowhere").paths()

@@ -26,7 +26,9 @@ def test_texts_come_with_the_numbers_of_their_labels() -> None:
 
 def test_numbers_are_taken_as_they_are() -> None:
     texts = Labelled(TOKENIZER, [Example("good food", "food", "3.5")], (), longest=12)
-    assert torch.equal(texts.fetch(np.array([0])).label_B, torch.tensor([3.5]))
+    batch = texts.fetch(np.array([0]))
+    assert torch.equal(batch.label_B, torch.tensor([3.5]))
+    assert batch.share(1, 2).label_B.isnan().all()
 
 
 def test_what_is_cut_is_counted() -> None:
@@ -36,9 +38,9 @@ def test_what_is_cut_is_counted() -> None:
 
 
 def test_unknown_labels_are_listed() -> None:
-    with pytest.raises(ValueError, match="labels that are not in the training data: no"):
+    with pytest.raises(ValueError, match="the texts: unknown labels no; those in training are yes"):
         Labelled(TOKENIZER, EXAMPLES, ("yes",), longest=12)
-    with pytest.raises(ValueError, match="there are no texts with labels"):
+    with pytest.raises(ValueError, match="no texts with labels"):
         Labelled(TOKENIZER, [], ("yes",), longest=12)
 
 

@@ -350,7 +350,7 @@ def test_one_document_has_nothing_that_does_not_follow(tmp_path) -> None:
 def test_empty_text_is_refused(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [])
     assert len(sentences) == 0
-    with pytest.raises(ValueError, match="no text"):
+    with pytest.raises(ValueError, match="there is too little text"):
         PretrainingExamples(sentences, tokenizer)
 
 

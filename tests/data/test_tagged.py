@@ -47,5 +47,5 @@ def test_a_tag_never_seen_in_training_is_not_asked_for() -> None:
 def test_missing_and_empty_files() -> None:
     with pytest.raises(ValueError, match=r"a\.conllu: no such file"):
         ConlluConfig(train="a.conllu", valid="a.conllu").paths()
-    with pytest.raises(ValueError, match="there are no tagged sentences"):
+    with pytest.raises(ValueError, match="there are no tagged sentences in one of"):
         TaggedPieces(TOKENIZER, [], ("N",), longest=9)

@@ -13,24 +13,24 @@ tagged = st.lists(st.lists(st.tuples(tags, tags), max_size=6), max_size=6).filte
 def test_scores_are_those_of_scikit_learn(sentences) -> None:
     result = scores([[right for right, _ in s] for s in sentences], [[given for _, given in s] for s in sentences])
     gold, predicted = zip(*(pair for sentence in sentences for pair in sentence), strict=True)
-    assert result["accuracy"] == pytest.approx(100 * accuracy_score(gold, predicted))
-    assert result["macro_f1"] == pytest.approx(100 * f1_score(gold, predicted, average="macro", zero_division=0))
+    assert result["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
+    assert result["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
     assert list(result["tags"]) == sorted({*gold, *predicted})
     table = precision_recall_fscore_support(gold, predicted, labels=list(result["tags"]), zero_division=0)
     for score, precision, recall, f1, count in zip(result["tags"].values(), *table, strict=True):
-        assert (score.precision, score.recall, score.f1) == pytest.approx((100 * precision, 100 * recall, 100 * f1))
+        assert (score.precision, score.recall, score.f1) == pytest.approx((precision, recall, f1))
         assert score.count == count
 
 
 def test_a_small_example_by_hand() -> None:
     result = scores([["A", "B"], ["A", "A"]], [["A", "C"], ["B", "A"]])
-    assert result["accuracy"] == 50
+    assert result["accuracy"] == 0.5
     assert result["tags"] == {
-        "A": TagScore(precision=100, recall=pytest.approx(200 / 3), f1=pytest.approx(80), count=3),
+        "A": TagScore(precision=1, recall=pytest.approx(2 / 3), f1=pytest.approx(0.8), count=3),
         "B": TagScore(precision=0, recall=0, f1=0, count=1),
         "C": TagScore(precision=0, recall=0, f1=0, count=0),
     }
-    assert result["macro_f1"] == pytest.approx(80 / 3)
+    assert result["macro_f1"] == pytest.approx(0.8 / 3)
 
 
 def test_uneven_lists_and_empty_ones_are_named() -> None:

@@ -7,7 +7,7 @@ from helpers import assert_same
 from regard.data.labelled import Labelled
 from regard.data.tables import Example
 from regard.models.bert import ClassificationHead, RegressionHead
-from regard.tasks.classification import Classifier, loss
+from regard.tasks.classification import Classifier, answers, loss
 from texts import TEXTS, TOKENIZER, bert
 
 CLASSIFIER = Classifier(bert(ClassificationHead(labels=("bad", "good", "so so"))), TOKENIZER)
@@ -29,23 +29,26 @@ def test_verdicts_are_those_of_each_text_alone() -> None:
 def test_the_loss_is_that_of_the_texts_with_labels() -> None:
     examples = [Example(text, None, label) for text, label in zip(TEXTS, "abcab", strict=True)]
     batch = Labelled(TOKENIZER, examples, "abc", longest=24).fetch(np.arange(5))
-    summed, told = loss(CLASSIFIER.model, batch)
+    summed, told = loss(answers(CLASSIFIER.model, batch), batch.label_B)
     logits = CLASSIFIER.model(batch.tokens_BT, batch.segments_BT)[:, 0]
     assert_same(summed, F.cross_entropy(logits, batch.label_B, reduction="sum"))
     assert told["accuracy"] == (logits.argmax(1) == batch.label_B).sum()
-    smooth, told = loss(CLASSIFIER.model, batch, smoothing=0.1)
+    smooth, told = loss(logits, batch.label_B, smoothing=0.1)
     assert_same(told["loss"], summed)
     assert not torch.equal(smooth, summed)
-    nothing, told = loss(CLASSIFIER.model, batch.share(7, 9))
+    share = batch.share(7, 9)
+    nothing, told = loss(answers(CLASSIFIER.model, share), share.label_B)
     assert (nothing.item(), told["accuracy"].item()) == (0, 0)
 
 
 def test_the_loss_of_numbers_is_their_squared_distance() -> None:
     examples = [Example(text, None, str(i)) for i, text in enumerate(TEXTS)]
     batch = Labelled(TOKENIZER, examples, (), longest=24).fetch(np.arange(5))
-    summed, _ = loss(RATER.model, batch)
+    summed, _ = loss(answers(RATER.model, batch), batch.label_B)
     expected = sum((verdict.value - i) ** 2 for i, verdict in enumerate(RATER.classify(TEXTS)))
     assert summed.item() == pytest.approx(expected)
+    share = batch.share(7, 9)
+    assert loss(answers(RATER.model, share), share.label_B)[0].item() == 0
 
 
 def test_looking_shows_the_verdict_and_what_else_it_might_have_been() -> None:

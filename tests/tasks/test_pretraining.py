@@ -18,15 +18,18 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
     model = GUESSER.model
     x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
     logits_BTV = model(batch.tokens_BT, batch.segments_BT)
-    loss, guessed = word_loss(model, x_BTD, batch)
+    loss, told = word_loss(model, x_BTD, batch)
     assert_same(loss, F.cross_entropy(logits_BTV.flatten(0, 1), words_BT.flatten(), reduction="sum"))
-    assert guessed == (logits_BTV.argmax(2) == words_BT).sum()
-    loss, right = next_loss(model, x_BTD, batch)
+    assert told["mlm_accuracy"] == (logits_BTV.argmax(2) == words_BT).sum()
+    smooth, told = word_loss(model, x_BTD, batch, smoothing=0.1)
+    assert_same(told["loss"], loss)
+    assert not torch.equal(smooth, loss)
+    loss, told = next_loss(model, x_BTD, batch)
     answers = model.head.next(model.pool(x_BTD))[:, 0]
     assert_same(loss, F.cross_entropy(answers[:1], torch.tensor([1]), reduction="sum"))
-    assert right == (answers[0].argmax() == 1)
-    loss, guessed = word_loss(model, x_BTD[:1], batch.share(3, 4))
-    assert (loss.item(), guessed.item()) == (0, 0)
+    assert told["nsp_accuracy"] == (answers[0].argmax() == 1)
+    loss, told = word_loss(model, x_BTD[:1], batch.share(3, 4))
+    assert (loss.item(), told["mlm_accuracy"].item()) == (0, 0)
 
 
 def test_masks_are_filled_with_the_most_probable_words() -> None:
@@ -38,7 +41,8 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
     for place, guesses in zip(places, (first, second), strict=True):
         assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
         assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
-    assert GUESSER.fill("the dog") == []
+    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text"):
+        GUESSER.fill("the dog")
 
 
 def test_one_sentence_may_follow_another() -> None:

@@ -19,44 +19,11 @@ from safetensors.torch import load_file
 from helpers import assert_same
 from regard import library
 from regard.data.parallel import pair_batch
-from regard.recipe import Recipe, read
+from regard.recipe import read
 from regard.training import checkpoint
 from regard.training.loop import Training
 from regard.training.report import Report
-
-SMALL = [
-    "data.pairs=300", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.2",
-    "train.epochs=2", "train.batch_tokens=300", "train.validate=10", "train.checkpoint=7", "train.warmup=5",
-    "train.smoothing=0.1", "train.accumulate=2", "threads=1",
-]  # fmt: skip
-
-
-def recipe(run: Path, *changes: str) -> Recipe:
-    begins = any(change.startswith("model.init=") for change in changes)  # a tokenizer comes with it
-    small = [change for change in SMALL if not (begins and change.startswith("tokenizer"))]
-    return read("translate/dates", [*small, f"run={run}", *changes])
-
-
-def start(run: Path, *changes: str) -> Training:
-    return Training(recipe(run, *changes), Report(Console(quiet=True)))
-
-
-def finish(run: Path, *changes: str) -> Training:
-    training = start(run, *changes)
-    training.train()
-    return training
-
-
-def weights(run: Path, name: str = "last") -> bytes:
-    return (run / name / "model.safetensors").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was never interrupted."""
-    run = tmp_path_factory.mktemp("runs") / "straight"
-    finish(run)
-    return run
+from runs import SMALL, finish, own_text, recipe, start, weights
 
 
 def die_at(training: Training, step: int) -> None:
@@ -174,18 +141,6 @@ def test_validation_judges_the_average_and_leaves_the_weights_as_they_are(tmp_pa
     assert all(torch.equal(before[name], p) for name, p in training.parameters.items())
     assert all(torch.equal(training.average[name], p) for name, p in judged.items())
     assert any(not torch.equal(before[name], p) for name, p in judged.items())
-
-
-def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"holds a run of another recipe \(other: model\.width, seed\)|\(other: seed, model"
-    ):
-        start(straight, "model.width=32", "seed=2")
-
-
-def test_an_attempt_that_came_to_nothing_is_no_hindrance(tmp_path: Path) -> None:
-    start(tmp_path / "run", "tokenizer.vocab_size=290")
-    assert start(tmp_path / "run", "model.width=32").task.target.vocab_size == 300
 
 
 def test_a_longer_budget_goes_on(tmp_path: Path) -> None:
@@ -307,14 +262,6 @@ def test_low_precision_trains_other_models_too(tmp_path: Path, name) -> None:
     assert training.state.step == 2
 
 
-def test_a_damaged_recipe_is_named(straight: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(straight, run)
-    (run / "recipe.json").write_text("")
-    with pytest.raises(ValueError, match=r"recipe\.json: of another version of Regard, or damaged"):
-        start(run)
-
-
 def test_a_device_that_is_not_there_is_told(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a graphics card")
@@ -360,20 +307,6 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path
     assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 3  # of two batches that make a step
 
 
-def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path) -> None:
-    shutil.copytree(straight / "model", tmp_path / "model")
-    with pytest.raises(ValueError, match="is a model's folder, not a run's; choose another folder with run="):
-        start(tmp_path / "model")
-    assert library.load(str(tmp_path / "model"))
-
-
-def test_a_folder_that_holds_a_model_of_ours_or_others_is_not_begun_in(straight: Path, tmp_path: Path) -> None:
-    shutil.copytree(straight / "model", tmp_path / "work" / "model")
-    with pytest.raises(ValueError, match="is not a run's folder, but holds a model or parts of one"):
-        start(tmp_path / "work")
-    assert weights(tmp_path / "work", "model") == weights(straight, "model")
-
-
 def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
@@ -381,43 +314,6 @@ def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: P
     shutil.rmtree(older)
     newer.rename(newer.with_name(f".{newer.name}.old"))
     assert start(run).is_over
-
-
-def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(straight, run)
-    shutil.rmtree(run / "checkpoints")
-    with pytest.raises(ValueError, match="holds a finished run without the checkpoints to go on from"):
-        start(run)
-    shutil.rmtree(run / "last")
-    with pytest.raises(ValueError, match="holds a run of another recipe"):
-        start(run, "seed=2")
-    assert weights(run, "model") == weights(straight, "model")
-
-
-def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(straight: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(straight, run)
-    for path in run.glob("checkpoints/*/tensors.safetensors"):
-        path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="no checkpoint of .* is whole; to begin anew, remove the folder"):
-        start(run)
-    assert weights(run, "model") == weights(straight, "model")
-
-
-def own_text(folder: Path, pairs: int, *changes: str) -> Recipe:
-    rows = [f"the {i} is {i}\tel {i} es {i}" for i in range(pairs)]
-    (folder / "mine.tsv").write_text("".join(f"{row}\n" for row in rows))
-    small = [change for change in SMALL if not change.startswith("data")]
-    return read(
-        "translate/transformer", [*small, f"data.train={folder / 'mine.tsv'}", f"run={folder / 'run'}", *changes]
-    )
-
-
-def test_text_that_has_changed_under_a_run_is_told(tmp_path: Path) -> None:
-    Training(own_text(tmp_path, 60), Report(Console(quiet=True))).train()
-    with pytest.raises(ValueError, match="the text that .* is trained on has changed since it began"):
-        Training(own_text(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))
 
 
 def test_a_few_pairs_are_enough_to_begin_with(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Whatever is trained goes through the same loop: it learns, and it goes on to the bit."""
 
+import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 import regard
+from regard import library
+from regard.config import ConfigError
 from regard.data.glue import TASKS
 from regard.recipe import read
 from regard.tasks.classification import Classifier
@@ -16,6 +20,7 @@ from regard.tasks.pretraining import Guesser
 from regard.tasks.tagging import PieceTagger, WordTagger
 from regard.training.loop import Training
 from regard.training.report import Report
+from regard.training.task import Summed, Tally
 
 SMALL = [
     "model.preset=tiny",
@@ -63,8 +68,8 @@ def log(run: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def pretrained(data: Path, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "bert"
-    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=150", "train.learning_rate=3e-3"]
-    start("bert/pretrain", run, *SMALL, *changes, "train.validate=75", "train.warmup=20", "train.average=0.9").train()
+    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=250", "train.learning_rate=3e-3"]
+    start("bert/pretrain", run, *SMALL, *changes, "train.validate=125", "train.warmup=20", "train.average=0.9").train()
     return run
 
 
@@ -108,6 +113,96 @@ def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Pat
     assert kept == {name for name in new if not name.startswith("head.")}
     assert all(torch.allclose(old[name], new[name], atol=1e-6) for name in kept)
     assert training.task.config.head.labels == TASKS["sst2"].labels
+
+
+def test_a_task_of_glue_is_a_run_of_its_own(pretrained: Path) -> None:
+    assert read("bert/glue", ["task=sst2", f"model.init={pretrained}"]).run == "runs/sst2"
+    assert read("bert/glue", ["task=sst2", "run=runs/other"]).run == "runs/other"
+    with pytest.raises(ConfigError, match=r"model\.head: is what the data ask for; leave it out"):
+        read("bert/pretrain", ["model.head.pooled=false"])
+
+
+def test_pretraining_goes_on_from_a_model_that_was_not_asked_the_second_question(
+    data: Path, pretrained: Path, tmp_path: Path
+) -> None:
+    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=1", "train.learning_rate=1e-30"]
+    start("bert/pretrain", tmp_path / "words", *changes, f"model.init={pretrained}", "data.next_sentence=false").train()
+    start("bert/pretrain", tmp_path / "both", *changes, f"model.init={tmp_path / 'words'}").train()
+    old, words, both = (
+        load_file(run / "model/model.safetensors") for run in (pretrained, tmp_path / "words", tmp_path / "both")
+    )
+    assert not {name for name in words if name.startswith(("pooler", "head.next"))}
+    assert old.keys() == both.keys()
+    for name in words:
+        assert torch.allclose(old[name], words[name], atol=1e-6), name
+        assert torch.allclose(old[name], both[name], atol=1e-6), name
+    assert not torch.allclose(old["head.next.weight"], both["head.next.weight"], atol=1e-6)
+
+
+def test_a_model_to_begin_with_that_has_changed_is_noticed(data: Path, pretrained: Path, tmp_path: Path) -> None:
+    shutil.copytree(pretrained / "model", tmp_path / "model")
+    changes = [
+        "task=sst2",
+        f"data.folder={data}",
+        f"model.init={tmp_path / 'model'}",
+        "train.steps=1",
+        "data.longest=16",
+    ]
+    start("bert/glue", tmp_path / "run", *changes).train()
+    other = {name: tensor + 1 for name, tensor in load_file(tmp_path / "model/model.safetensors").items()}
+    contents = library.read(str(tmp_path / "model"))
+    library.save(tmp_path / "model", contents.config, other, contents.tokenizers, "")
+    with pytest.raises(ValueError, match="has changed since it began"):
+        start("bert/glue", tmp_path / "run", *changes)
+
+
+def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_path: Path) -> None:
+    tokens = ["[MASK]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", *NOUNS, *VERBS, *ENDS, "the", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    vocabulary = [f"tokenizer.vocabulary={tmp_path}/vocab.txt", "train.steps=1"]
+    training = start(
+        "bert/pretrain", tmp_path / "run", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.longest=32"
+    )
+    assert training.task.config.pad_id == 1
+    assert training.task.config.vocab_size == len(tokens)
+    (tmp_path / "vocab.txt").write_text("the\n")
+    with pytest.raises(ValueError, match=r"vocab\.txt: the vocabulary lacks \[PAD\]"):
+        start("bert/pretrain", tmp_path / "other", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.longest=32")
+
+
+@pytest.mark.parametrize("name", ["bert/glue", "tag/rnn"])
+def test_whatever_is_trained_goes_on_to_the_bit(data: Path, pretrained: Path, tmp_path: Path, name) -> None:
+    if name == "bert/glue":
+        changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "data.longest=16"]
+    else:
+        changes = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
+    changes += ["train.checkpoint=3", "train.validate=3", "train.epochs=1000", "train.schedule=constant"]
+    for run, steps in (("straight", [6]), ("resumed", [3, 6])):
+        for step in steps:
+            start(name, tmp_path / run, *changes, "train.cooldown=0.0", f"train.steps={step}").train()
+    one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("straight", "resumed"))
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_tagger_for_other_tags_begins_with_all_but_its_answers(data: Path, tmp_path: Path) -> None:
+    files = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
+    start("tag/rnn", tmp_path / "one", *files, "train.steps=1").train()
+    text = (data / "tags.conllu").read_text().replace("NOUN", "THING")
+    (tmp_path / "other.conllu").write_text(text)
+    files = [f"data.train={tmp_path}/other.conllu", f"data.valid={tmp_path}/other.conllu"]
+    init = [f"model.init={tmp_path / 'one'}", "train.steps=1", "train.learning_rate=1e-30"]
+    start("tag/rnn", tmp_path / "two", *files, *init).train()
+    one, two = (load_file(tmp_path / run / "model/model.safetensors") for run in ("one", "two"))
+    assert torch.allclose(one["encoder.kernel.weight_ih_l0"], two["encoder.kernel.weight_ih_l0"], atol=1e-5)
+    assert not torch.allclose(one["output.weight"], two["output.weight"], atol=1e-5)
+
+
+def test_what_is_told_is_a_mean_over_its_own_things() -> None:
+    tally = Tally()
+    for texts, tokens, loss in ((1, 100, 4.0), (3, 10, 3.0)):
+        tally.counts.update({"texts": texts, "tokens": tokens})
+        tally.add({"texts": Summed(torch.tensor(loss), {"loss": torch.tensor(loss)})})
+    assert tally.means() == {"loss": 7 / 4}
 
 
 def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -163,3 +258,10 @@ def test_a_table_of_ones_own_is_learnt_from(tmp_path: Path) -> None:
 def test_texts_longer_than_the_model_are_refused_at_the_start(data: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is more than the model can take, 16; lower data.longest"):
         start("bert/pretrain", tmp_path / "run", *SMALL, f"data.text={data}/*.txt", "model.context=16")
+
+
+def test_positions_that_are_never_trained_are_told_of(data: Path, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    recipe = read("bert/pretrain", [*SMALL, f"run={tmp_path}/run", f"data.text={data}/*.txt", "data.longest=32"])
+    Training(recipe, Report(console))
+    assert "positions from 32 to 127 are never trained; set model.context=32" in console.file.getvalue()

@@ -14,13 +14,15 @@ def convert(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file to become the model's card, README.md.")
     ] = None,
 ) -> None:
-    """Convert a translator from Hugging Face's Marian (OPUS-MT), or to it, with its tokenizer; or pack one of ours.
+    """Convert a model from Hugging Face's library, or to it, with its tokenizer: BERT, Marian (OPUS-MT); or pack ours.
 
     Examples:
 
         regard convert hf:opus-mt-en-de runs/opus
 
         regard convert runs/mine hf:mine-for-transformers
+
+        regard convert hf:bert-base-uncased runs/bert
 
         regard convert runs/mine en-de --half --card card.md
     """

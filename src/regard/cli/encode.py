@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
-MustModel = Annotated[str, typer.Option("--model", "-m", help="A run's folder, a model's folder, or hf:PATH.")]
+MustModel = Annotated[
+    str, typer.Option("--model", "-m", help="A run, a model's folder, or hf:FOLDER of Hugging Face's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="A JSON object a line.")]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of standard input.")]
 AT_ONCE = 1024  # lines of standard input
@@ -36,6 +38,8 @@ def classify(
     from regard.library import load_as
     from regard.tasks.classification import Classifier
 
+    if second is not None and not texts:
+        raise ValueError("--second goes with texts on the command line; in standard input, a tab parts two texts")
     classifier = load_as(Classifier, model, "classify")
     cut = 0
     for chunk in _chunks(texts):
@@ -67,13 +71,17 @@ def tag(model: MustModel, texts: Texts = None, as_json: AsJson = False) -> None:
     from regard.tasks.tagging import PieceTagger, WordTagger, words
 
     tagger: Any = load_as((PieceTagger, WordTagger), model, "tag words")
+    cut = 0
     for chunk in _chunks(texts):
         sentences = [words(text) for text in chunk]
         for sentence, tags in zip(sentences, tagger.tag(sentences), strict=True):
+            cut += None in tags
             if as_json:
                 typer.echo(json.dumps({"words": sentence, "tags": tags}, ensure_ascii=False))
             else:
                 typer.echo(" ".join(found or "?" for found in tags))
+    if cut:
+        typer.echo(f"texts too long for the model, whose last words have no tag: {cut:,}", err=True)
 
 
 def embed(
@@ -111,6 +119,8 @@ def embed(
 
     if output is not None and output.suffix not in (".npy", ".json", ".parquet"):
         raise ValueError(f"{output}: write to .npy, .json or .parquet")
+    if output is not None and not output.parent.is_dir():
+        raise ValueError(f"{output.parent}: no such folder")
     encoder = load_as(Encoder, model, "read texts")
     texts = list(lines(file)) if file is not None else [text for chunk in _chunks(None) for text in chunk]
     chosen = _layers(layers, encoder.model.config.layers + 1)

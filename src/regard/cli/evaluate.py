@@ -3,13 +3,14 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.translate import Align, Beam, Penalty
 
 if TYPE_CHECKING:
+    from regard.data.conllu import Column
     from regard.tasks.classification import Classifier
     from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
@@ -35,8 +36,16 @@ def evaluate(
         typer.Option(exists=True, dir_okay=False, help="Classifiers: a table of texts and labels; taggers: CoNLL-U."),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Classifiers: the task of GLUE that the table is of; else columns text, label.")
+        str | None,
+        typer.Option(help="Classifiers: the table is of this task of GLUE (cola, sst2, mrpc, ..., mnli-mm, ax)."),
     ] = None,
+    texts: Annotated[
+        str, typer.Option(help="Classifiers, without --task: the table's column of text, or both, with a comma.")
+    ] = "text",
+    label: Annotated[str, typer.Option(help="Classifiers, without --task: the column of labels.")] = "label",
+    column: Annotated[
+        Literal["upos", "xpos"], typer.Option(help="Taggers: the column of tags that the model was trained on.")
+    ] = "upos",
     beam: Beam = 4,
     penalty: Penalty = 1.0,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare in lower case, as some papers do.")] = False,
@@ -57,19 +66,20 @@ def evaluate(
     """
     from regard.library import load
     from regard.tasks.classification import Classifier
+    from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
 
     found = load(model)
     if isinstance(found, Translator):
-        if source is None or reference is None:
-            raise ValueError("a translator is tried with --source and --reference")
+        if source is None or reference is None or data is not None:
+            raise ValueError("a translator is tried with --source and --reference, and no --data")
         said = _translated(found, source, reference, beam, penalty, lowercase, as_json)
     elif data is None:
         raise ValueError(f"a model of kind '{found.model.config.kind}' is tried with --data")
     elif isinstance(found, Classifier):
-        said = _classified(found, data, task, as_json)
-    elif hasattr(found, "tag"):
-        said = _tagged(found, data, as_json)
+        said = _classified(found, data, task, texts.split(","), label, as_json)
+    elif isinstance(found, PieceTagger | WordTagger):
+        said = _tagged(found, data, column, as_json)
     else:
         raise ValueError(f"{model} has no task to be tried at; fine-tune it first: regard train bert/glue")
     if output is not None:
@@ -95,26 +105,31 @@ def _translated(
     return [one_line(text) for text in found]
 
 
-def _classified(classifier: "Classifier", data: Path, task: str | None, as_json: bool) -> list[str]:
+def _classified(
+    classifier: "Classifier", data: Path, task: str | None, columns: list[str], label: str, as_json: bool
+) -> list[str]:
     from regard.data import glue
-    from regard.data.labelled import TableConfig
+    from regard.data.tables import read_table
     from regard.evaluation.glue import scores
 
     if task is None:
-        table = TableConfig(train=str(data), valid=str(data), numbers=not classifier.labels)
-        question = dataclasses.replace(table.question, labels=classifier.labels)
-        examples = table.read(data)
+        question = glue.own_question(columns, label, classifier.labels)
+        examples = list(read_table(data, columns, label, numbers=not classifier.labels))
     elif task in glue.TASKS:
         question = glue.TASKS[task]
         examples = list(glue.read(question, data))
     else:
         raise ValueError(f"--task {task}: no such task; there are {', '.join(glue.TASKS)}")
-    if set(question.labels) != set(classifier.labels):
+    # models of others may have numbers for names; they are those of GLUE
+    names: dict[str | float, str] = {f"LABEL_{i}": name for i, name in enumerate(question.labels)}
+    if {names.get(name, name) for name in classifier.labels} != set(question.labels):
         known = [", ".join(labels) or "a number" for labels in (classifier.labels, question.labels)]
         raise ValueError(f"the model says {known[0]}; the task asks for {known[1]}")
+    if not examples:
+        raise ValueError(f"{data}: there are no texts to try the model on")
     texts, seconds, gold = zip(*examples, strict=True)
     verdicts = classifier.classify(texts, seconds)
-    said = [verdict.label or verdict.value for verdict in verdicts]
+    said = [names.get(verdict.said, verdict.said) for verdict in verdicts]
     found = scores(question, said, gold)  # type: ignore[arg-type]
     cut = sum(verdict.cut for verdict in verdicts)
     if as_json:
@@ -126,22 +141,24 @@ def _classified(classifier: "Classifier", data: Path, task: str | None, as_json:
     return [str(value) for value in said]
 
 
-def _tagged(tagger: "PieceTagger | WordTagger", data: Path, as_json: bool) -> list[str]:
+def _tagged(tagger: "PieceTagger | WordTagger", data: Path, column: "Column", as_json: bool) -> list[str]:
     from regard.data.conllu import sentences
     from regard.evaluation.tagging import scores
 
-    tests = list(sentences(data))
+    tests = list(sentences(data, column))
+    if not {tag for sentence in tests for tag in sentence.tags} & set(tagger.labels):
+        raise ValueError(f"{data}: none of its tags in {column} is known to the model; try the other --column")
     given = [[tag or "?" for tag in tags] for tags in tagger.tag([sentence.words for sentence in tests])]
     found = scores([sentence.tags for sentence in tests], given)
     if as_json:
         tags = {tag: dataclasses.asdict(score) for tag, score in found["tags"].items()}
         typer.echo(json.dumps({**found, "tags": tags}))
     else:
-        typer.echo(f"accuracy  {found['accuracy']:6.2f}\nmacro F1  {found['macro_f1']:6.2f}\n")
+        typer.echo(f"accuracy  {100 * found['accuracy']:6.2f}\nmacro F1  {100 * found['macro_f1']:6.2f}\n")
         typer.echo("tag     precision  recall      F1   words")
         for tag, score in found["tags"].items():
-            numbers = f"{score.precision:9.1f} {score.recall:7.1f} {score.f1:7.1f} {score.count:7,}"
-            typer.echo(f"{tag:<8}{numbers}")
+            shares = (100 * value for value in (score.precision, score.recall, score.f1))
+            typer.echo("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *shares, score.count))
     return [" ".join(tags) for tags in given]
 
 

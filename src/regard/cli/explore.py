@@ -3,7 +3,7 @@
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,14 +25,18 @@ def explore(
 
         regard explore --model runs/dates "Monday, August 3, 1992"
 
+        regard explore --model runs/bert "The [MASK] barked at the cat."
+
         regard explore --model runs/mine --port 8000 --no-browser
     """
     try:
         from regard.serve.app import serve
     except ImportError:
         raise ValueError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
-    from regard.library import load
+    from regard.library import load_as
     from regard.serve.explorer import Explorer
+    from regard.tasks.encoding import Encoder
+    from regard.tasks.translation import Translator
 
     def ready(url: str) -> None:
         typer.echo(f"The explorer is at {url} (Ctrl-C ends it)")
@@ -40,4 +44,5 @@ def explore(
             # beside the server, which a browser of the terminal waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve(Explorer(load(model), Path(model).name, text), host, port, ready)
+    subject: Any = load_as((Translator, Encoder), model, "look at anything")
+    serve(Explorer(subject, Path(model).name, text), host, port, ready)

@@ -1,7 +1,7 @@
 """`regard look`: what attends to what."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,9 +9,13 @@ from regard.cli.translate import Model
 
 
 def look(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A sentence; for BERT, [SEP] parts two and [MASK] hides a word.")
+    ],
     model: Model = "en-es",
-    target: Annotated[str | None, typer.Option(help="A translation of it; without one, the model's own.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What is said of it: a translation, label, tags; without it, the model's own.")
+    ] = None,
     view: Annotated[
         Literal["matrix", "lines", "grid", "positions"],
         typer.Option(help="A matrix; lines between words; a grid of all heads; the model's positions."),
@@ -26,7 +30,7 @@ def look(
         Path | None, typer.Option("--output", "-o", help="Write a picture: .png, .svg, .pdf; or a page: .html.")
     ] = None,
 ) -> None:
-    """Show what each word of a translation looked at in the source.
+    """Show what each word looked at: of a translation in its source, or within a text.
 
     Examples:
 
@@ -39,17 +43,23 @@ def look(
         regard look "The child laughs." --view grid -o heads.pdf
 
         regard look "The child laughs." -o page.html
-    """
-    from regard.library import load
 
-    translator = load(model)
-    seen = translator.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
+        regard look --model runs/bert "The [MASK] barked."
+    """
+    from regard.library import load_as
+    from regard.tasks.encoding import Encoder
+    from regard.tasks.translation import Translator
+
+    subject: Any = load_as((Translator, Encoder), model, "look at anything")
+    seen = subject.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
     if output is None:
         if view != "matrix":
             raise ValueError(
                 f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
             )
         typer.echo(str(seen))
+        if isinstance(subject, Encoder) and seen.reading.said.spelled:
+            typer.echo(f"\n{' '.join(seen.reading.said.spelled)}")
         return
     if output.suffix.lower() == ".html":
         from regard.serve import page
@@ -60,7 +70,7 @@ def look(
         chosen = {"target": target, "path": layer, "head": head, "words": None if tokens else 1}
         address = {"view": name, "text": text, **{key: str(x) for key, x in chosen.items() if x is not None}}
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page.of_sentence(Explorer(translator, Path(model).name, text), address), "utf-8")
+        output.write_text(page.of_sentence(Explorer(subject, Path(model).name, text), address), "utf-8")
     else:
         seen.save(output)
     typer.echo(f"{output}: {' '.join(seen.reading.said.spelled)}")

@@ -14,6 +14,7 @@ from regard.cli.encode import classify, embed, tag
 from regard.cli.evaluate import evaluate, score
 from regard.cli.explore import explore
 from regard.cli.glue import glue
+from regard.cli.lab import lab
 from regard.cli.look import look
 from regard.cli.recipes import recipes
 from regard.cli.train import train
@@ -34,6 +35,7 @@ for verb in (
     *(look, explore, convert, recipes, describe),
 ):
     app.command()(verb)
+app.add_typer(lab, name="lab")
 
 
 def _version(asked: bool) -> None:

@@ -21,7 +21,7 @@ Lengths = npt.NDArray[np.int32]
 class Batch:
     """Examples as tensors, one a row. Subclasses name the tensors."""
 
-    asked: ClassVar[Mapping[str, int]] = {}
+    asked: ClassVar[Mapping[str, float]] = {}
     """The tensors that hold what the model should say, and the number in them that means: nothing is asked."""
 
     def to(self, device: torch.device) -> Self:

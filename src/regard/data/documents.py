@@ -24,7 +24,7 @@ def _listed(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]
 HELD_OUT = 50  # one sentence in so many is kept to validate with
-LONG = 20  # sentences from which on a document gives its end for it; of shorter ones some are kept whole
+LONG = 8  # sentences from which on a document gives its end only; a shorter one may be kept whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class DocumentsConfig(Config):
         found: set[Path] = set()
         for name in self.text:
             here = {Path(name)} if Path(name).is_file() else _matching(name)
-            here = {inner for path in here for inner in ([path] if path.is_file() else path.glob("**/*.txt*"))}
+            here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
             if not here:
                 raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
             found |= here
@@ -60,15 +60,19 @@ class DocumentsConfig(Config):
 
     def documents(self, valid: bool) -> Iterator[list[str]]:
         """What to train on, or what is kept to validate with."""
-        every = chain.from_iterable(documents(path, self.split) for path in self.paths())
-        for number, document in enumerate(every):
-            if len(document) < LONG:
-                kept = len(document) if number % HELD_OUT < 2 else 0
-            else:
-                kept = max(2, len(document) // HELD_OUT)
+        due = 4.0  # sentences; more than none at first, so that a small text has some, too
+        for document in chain.from_iterable(documents(path, self.split) for path in self.paths()):
+            due += len(document) / HELD_OUT
+            most = max(2, len(document) // HELD_OUT) if len(document) >= LONG else len(document)
+            kept = min(int(due), most) if int(due) >= min(2, most) else 0
+            due -= kept
             middle = len(document) - kept
             if part := document[middle:] if valid else document[:middle]:
                 yield part
+
+
+def _texts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith((".txt", ".txt.gz")) and path.is_file()]
 
 
 def _matching(pattern: str) -> set[Path]:

@@ -8,7 +8,7 @@ elsewhere mean the same by them.
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -153,6 +153,12 @@ TASKS = {
         ),
     )
 }
+
+
+def own_question(texts: Sequence[str], label: str, labels: Sequence[str]) -> GlueTask:
+    """A question like GLUE's about a table of one's own; without labels, a number is asked for."""
+    metrics = ("accuracy",) if labels else ("pearson", "spearman")
+    return GlueTask(name="table", folder="", texts=tuple(texts), label=label, labels=tuple(labels), metrics=metrics)
 
 
 def find(folder: Path, task: GlueTask, split: str) -> Path:

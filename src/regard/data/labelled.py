@@ -1,6 +1,7 @@
 """Texts with labels, to fine-tune with: the tasks of GLUE, and tables of your own."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +15,11 @@ from torch import Tensor
 from regard.config import Config, Positive
 from regard.data import glue, sequences
 from regard.data.batches import Batch, Indices, Lengths
-from regard.data.glue import GlueTask
+from regard.data.glue import GlueTask, own_question
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Encoded
 from regard.data.tables import Example, read_table
+from regard.data.text import existing
 from regard.data.wordpiece import WordPiece
 
 Longest = Annotated[int, Field(ge=8, le=100_000)]
@@ -47,9 +49,9 @@ class GlueConfig(Config):
         one, other = (glue.find(Path(self.folder), self.question, split) for split in ("train", "dev"))
         return one, other
 
-    def read(self, path: Path) -> list[Example]:
+    def read(self, path: Path, warn: Callable[[str], object] = warnings.warn) -> list[Example]:
         """The examples of a file."""
-        return list(glue.read(self.question, path))
+        return list(glue.read(self.question, path, warn=warn))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +76,20 @@ class TableConfig(Config):
         labels = () if self.numbers else tuple(sorted({str(e.label) for e in self.read(Path(self.train))}))
         if len(labels) == 1:
             raise ValueError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
-        metrics = ("pearson", "spearman") if self.numbers else ("accuracy",)
-        return GlueTask(name="table", folder="", texts=self.texts, label=self.label, labels=labels, metrics=metrics)
+        return own_question(self.texts, self.label, labels)
 
     def paths(self) -> tuple[Path, Path]:
         """The files to train on and to validate with."""
-        for path in (self.train, self.valid):
-            if not Path(path).is_file():
-                raise ValueError(f"{path}: no such file")
-        return Path(self.train), Path(self.valid)
+        return existing(self.train), existing(self.valid)
 
-    def read(self, path: Path) -> list[Example]:
+    def read(self, path: Path, _warn: Callable[[str], object] = warnings.warn) -> list[Example]:
         """The examples of a file."""
-        return list(read_table(path, self.texts, self.label))
+        return list(read_table(path, self.texts, self.label, self.numbers))
 
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
-    """Texts and what is to be said of each: the number of a label, or a number to come near to."""
+    """Texts and the number of the label of each."""
 
     asked: ClassVar = {"label_B": IGNORED}
     tokens_BT: Tensor
@@ -99,22 +97,37 @@ class LabelledBatch(Batch):
     label_B: Tensor
 
 
+@dataclass(frozen=True)
+class NumberedBatch(LabelledBatch):
+    """Texts and, for each, a number to come near to."""
+
+    asked: ClassVar = {"label_B": torch.nan}
+
+
 class Labelled:
     """Texts with labels, all of them in each epoch."""
 
-    def __init__(self, tokenizer: WordPiece, examples: Sequence[Example], labels: Sequence[str], longest: int) -> None:
+    def __init__(
+        self,
+        tokenizer: WordPiece,
+        examples: Sequence[Example],
+        labels: Sequence[str],
+        longest: int,
+        source: str = "the texts",
+    ) -> None:
         self.tokenizer = tokenizer
         self.encoded = sequences.encode(
             tokenizer, [e.text for e in examples], [e.second for e in examples], longest=longest
         )
         self.answers = [str(example.label) for example in examples]
         if unknown := sorted(set(self.answers) - set(labels)) if labels else []:
-            raise ValueError(f"labels that are not in the training data: {', '.join(unknown[:5])}")
+            known = ", ".join(labels)
+            raise ValueError(f"{source}: unknown labels {', '.join(unknown[:5])}; those in training are {known}")
         numbers = [labels.index(answer) if labels else float(answer) for answer in self.answers]
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
         self.lengths: Lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
         if not len(self.encoded):
-            raise ValueError("there are no texts with labels; the file has a first line only")
+            raise ValueError(f"{source}: no texts with labels; the file has a first line only")
 
     @property
     def cut(self) -> int:
@@ -133,4 +146,5 @@ class Labelled:
     def fetch(self, indices: Indices) -> LabelledBatch:
         """The texts of these numbers."""
         chosen: list[Encoded] = [self.encoded[i] for i in indices]
-        return LabelledBatch(*sequences.tensors(self.tokenizer, chosen), self.label_N[torch.from_numpy(indices)])
+        kind = NumberedBatch if self.label_N.is_floating_point() else LabelledBatch
+        return kind(*sequences.tensors(self.tokenizer, chosen), self.label_N[torch.from_numpy(indices)])

@@ -123,7 +123,7 @@ class PretrainingExamples:
                 f"examples of {longest} tokens are too short; the marks and two words need {self.marks + 2}"
             )
         if not len(sentences):
-            raise ValueError("there is no text to learn from; the files are empty")
+            raise ValueError("there is too little text: some of it has to be kept to validate with")
         if next_sentence and len(sentences.documents) == 2:
             raise ValueError(
                 "all text is one document, and a sentence that does not follow must come from another; "

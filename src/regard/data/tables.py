@@ -1,6 +1,7 @@
 """Tables of texts with labels: TSV as it stands, CSV with its quotes. The first line names the columns."""
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,29 @@ class Example(NamedTuple):
     label: str | None
 
 
-def read_table(path: Path, texts: Sequence[str], label: str | None) -> Iterator[Example]:
+def read_table(path: Path, texts: Sequence[str], label: str | None, numbers: bool = False) -> Iterator[Example]:
     """The examples of a table, plain or gzipped; a file whose name ends in `.csv` is CSV, any other TSV.
 
     Args:
         texts: the names of one column or two.
         label: the name of the column with the labels, which are given as they stand; None for a file without.
+        numbers: labels must be numbers.
     """
     table = rows(path)
     columns = Columns.among(next(table).fields, path, texts, label)
-    yield from map(columns.example, table)
+    for row in table:
+        example = columns.example(row)
+        if numbers and example.label is not None and not is_number(example.label):
+            raise ValueError(f"{path}, line {row.line}: {example.label!r} is not a number")
+        yield example
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 class Row(NamedTuple):

@@ -15,6 +15,7 @@ from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.conllu import Column, Sentence, sentences
 from regard.data.labelled import Longest
 from regard.data.pretraining import IGNORED
+from regard.data.text import existing
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
 
@@ -32,10 +33,7 @@ class ConlluConfig(Config):
 
     def paths(self) -> tuple[Path, Path]:
         """The files to train on and to validate with."""
-        for path in (self.train, self.valid):
-            if not Path(path).is_file():
-                raise ValueError(f"{path}: no such file")
-        return Path(self.train), Path(self.valid)
+        return existing(self.train), existing(self.valid)
 
     def read(self, path: Path) -> list[Sentence]:
         """The sentences of a file."""
@@ -156,7 +154,7 @@ def stacked(features: Sequence[np.ndarray]) -> Tensor:
 
 def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:
     if not given:
-        raise ValueError("there are no tagged sentences; the file is empty")
+        raise ValueError("there are no tagged sentences in one of the files")
     number = {label: i for i, label in enumerate(labels)}
     # a tag that was never seen in training cannot be learnt, so it is not asked for
     return [[number.get(tag, IGNORED) for tag in sentence.tags] for sentence in given]

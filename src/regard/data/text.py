@@ -30,6 +30,13 @@ def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
         raise ValueError(f"{name}: damaged after line {number} ({error}); make or fetch the file again") from None
 
 
+def existing(name: str) -> Path:
+    """The file of that name, which must be there."""
+    if not Path(name).is_file():
+        raise ValueError(f"{name}: no such file")
+    return Path(name)
+
+
 def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
     """Sentence pairs: the first two columns of a TSV file, or the lines of two files."""
     if target is None:

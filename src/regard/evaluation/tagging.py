@@ -9,7 +9,7 @@ from typing import TypedDict
 
 @dataclass(frozen=True)
 class TagScore:
-    """Scores from 0 to 100 of one tag; 0 where there is nothing to divide by."""
+    """Scores of one tag, as fractions; 0 where there is nothing to divide by."""
 
     precision: float
     """Share of the words given this tag that have it."""
@@ -21,7 +21,7 @@ class TagScore:
 
 
 class Scores(TypedDict):
-    """Scores from 0 to 100 of tagged sentences."""
+    """Scores of tagged sentences, as fractions."""
 
     accuracy: float
     """Share of words with the right tag."""
@@ -42,7 +42,7 @@ def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) ->
         raise ValueError("there is nothing to score")
     tags = {tag: _score(tag, pairs) for tag in sorted(set(chain.from_iterable(pairs)))}
     return {
-        "accuracy": 100 * sum(n for (right, given), n in pairs.items() if right == given) / pairs.total(),
+        "accuracy": sum(n for (right, given), n in pairs.items() if right == given) / pairs.total(),
         "macro_f1": sum(tag.f1 for tag in tags.values()) / len(tags),
         "tags": tags,
     }
@@ -53,8 +53,8 @@ def _score(tag: str, pairs: Counter[tuple[str, str]]) -> TagScore:
     given = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
     count = sum(n for (right, _), n in pairs.items() if right == tag)
     # the harmonic mean of precision and recall, without dividing by them
-    return TagScore(_percent(hits, given), _percent(hits, count), _percent(2 * hits, given + count), count)
+    return TagScore(_share(hits, given), _share(hits, count), _share(2 * hits, given + count), count)
 
 
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / whole if whole else 0.0
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

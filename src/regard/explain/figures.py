@@ -126,8 +126,22 @@ def learning_curves(log: Path) -> Figure:
         right = axes.twinx()
         drawn += right.plot(*_series(entries, score), color=BRIGHT, marker=".", linestyle="--", label=SCORES[score])
         right.set_ylabel(SCORES[score])
-        right.set_ylim(bottom=0)
+        right.set_ylim(bottom=min(0, *_series(entries, score)[1]))
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
+    return figure
+
+
+def bars(values: Mapping[str, float], title: str) -> Figure:
+    """Numbers as bars, from the lowest on, so that their differences can be seen."""
+    figure = Figure(figsize=(7, 0.4 * len(values) + 1), layout="constrained")
+    axes = figure.add_subplot()
+    names = list(values)
+    drawn = axes.barh(names, [values[name] for name in names], color=DARK)
+    axes.bar_label(drawn, fmt="%.1f", padding=3)
+    least, most = min(values.values()), max(values.values())
+    axes.set_xlim(max(0.0, least - (most - least) - 1), most + (most - least) / 5 + 1)
+    axes.invert_yaxis()
+    axes.set_xlabel(title)
     return figure
 
 

@@ -27,15 +27,20 @@ def head_effects(reading: Reading) -> dict[str, Tensor]:
     if not heads:
         return {}
     logits_BTV = reading.run()
-    whole = reading.log_probabilities(logits_BTV).sum()
+    whole = _said(reading, logits_BTV).sum()
     at_once = max(1, LOGITS // max(1, logits_BTV.numel()))
     changed = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
         with drop_one_head_each(reading.model, chosen):
-            changed.append(reading.log_probabilities(reading.run(len(chosen))).sum(1))
+            changed.append(_said(reading, reading.run(len(chosen))).sum(1))
     effects = iter((torch.cat(changed) - whole).tolist())
     return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in reading.looks}
+
+
+def _said(reading: Reading, logits_BTV: Tensor) -> Tensor:
+    """How sure the model is of what is said; where all it says is one number, that number."""
+    return logits_BTV[..., 0].cpu() if logits_BTV.size(-1) == 1 else reading.log_probabilities(logits_BTV)
 
 
 def rollouts(reading: Reading) -> list[tuple[str, str]]:

@@ -28,6 +28,8 @@ class Stream:
     """The number of the word that each token belongs to; -1: to none."""
     spelled: tuple[str, ...]
     """The words."""
+    parts: tuple[int, ...] = ()
+    """The number of the text that each word belongs to, where there are two."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from regard.models.bert import (
     TaggingHead,
 )
 
-WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
 LAYER = {
     "attention.self.query": "attention.query",
     "attention.self.key": "attention.key",
@@ -251,9 +251,9 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
         if missing := [name for name in files if not (folder / name).is_file()]:
             raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
-    if (folder / PICKLED).is_file():
+    if pickled := sorted(path.name for path in folder.glob(PICKLED)):
         raise ValueError(
-            f"{folder}: has {PICKLED}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
+            f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
             f"trust them, with the class that config.json names: Bert....from_pretrained(...).save_pretrained(...)"
         )
     raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")

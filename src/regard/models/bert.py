@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from regard.blocks import masks
@@ -25,7 +25,14 @@ from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Natural, Positive, Problem, Rate
 
-Labels = Annotated[tuple[str, ...], Field(min_length=2)]
+
+def _all_different(labels: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(labels)) < len(labels):
+        raise ValueError("one of them is there twice; leave it out once")
+    return labels
+
+
+Labels = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_all_different)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from regard.blocks.capture import intervene, position_modules
 from regard.explain import importance, positions, walk
 from regard.explain.reading import Reading, Stream, Subject, looks
 from regard.explain.view import View
+from regard.models.interface import Autoregressive
 
 CHARACTERS = 4000  # of a text, at most
 TOKENS = 512  # of a stream, at most
@@ -165,6 +166,7 @@ class Explorer:
             "name": self.name,
             "example": self.example,
             "kind": model.config.kind,
+            "writes": isinstance(model, Autoregressive),
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "looks": [asdict(look) for look in looks(model)],
             "parts": [asdict(part) for part in walk.parts(model)],
@@ -310,7 +312,7 @@ def _spoken(reading: Reading) -> dict[str, Any]:
 
 
 def _shown(stream: Stream) -> dict[str, Any]:
-    return {"pieces": stream.pieces, "words": stream.words, "spelled": stream.spelled}
+    return {"pieces": stream.pieces, "words": stream.words, "spelled": stream.spelled, "parts": stream.parts}
 
 
 def _rounded(values: Tensor) -> Any:

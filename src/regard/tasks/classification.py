@@ -14,11 +14,15 @@ from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
 
 
-def loss(model: Any, batch: LabelledBatch, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+def answers(model: Any, batch: LabelledBatch) -> Tensor:
+    """What the model says of each text: the logits of all labels, or one number."""
+    return model(batch.tokens_BT, batch.segments_BT)[:, 0]
+
+
+def loss(answers_BV: Tensor, label_B: Tensor, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the texts that have a label: cross-entropy or squared distance; and sums to tell of."""
-    answers_BV = model(batch.tokens_BT, batch.segments_BT)[:, 0]
-    asked = batch.label_B != IGNORED
-    answers_BV, label_B = answers_BV[asked], batch.label_B[asked]
+    asked_B = is_asked(label_B)
+    answers_BV, label_B = answers_BV[asked_B], label_B[asked_B]
     if label_B.is_floating_point():
         squared = (answers_BV[:, 0] - label_B).square().sum()
         return squared, {"loss": squared.detach()}
@@ -26,6 +30,11 @@ def loss(model: Any, batch: LabelledBatch, smoothing: float = 0.0) -> tuple[Tens
     with torch.no_grad():
         plain = F.cross_entropy(answers_BV, label_B, reduction="sum")
         return smooth, {"loss": plain, "accuracy": (answers_BV.argmax(1) == label_B).sum()}
+
+
+def is_asked(label_B: Tensor) -> Tensor:
+    """Which texts have a label."""
+    return ~label_B.isnan() if label_B.is_floating_point() else label_B != IGNORED
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,11 @@ class Verdict:
     """Of all labels."""
     cut: bool
     """The text was longer than the model can take; its end was not read."""
+
+    @property
+    def said(self) -> str | float:
+        """The label, or the number."""
+        return self.value if self.label is None else self.label
 
 
 class Classifier(Encoder):
@@ -60,10 +74,11 @@ class Classifier(Encoder):
         for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
             answers_BV = self.model(tokens_BT, segments_BT)[:, 0]
             for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
-                result[i] = self._verdict(answers_V, encoded[i].is_cut)
+                result[i] = self.verdict(answers_V, encoded[i].is_cut)
         return [result[i] for i in range(len(texts))]
 
-    def _verdict(self, answers_V: Tensor, is_cut: bool) -> Verdict:
+    def verdict(self, answers_V: Tensor, is_cut: bool = False) -> Verdict:
+        """What the answers of the model to a text mean."""
         if not self.labels:
             return Verdict(None, float(answers_V), {}, is_cut)
         chances = dict(zip(self.labels, answers_V.softmax(0).tolist(), strict=True))
@@ -88,5 +103,5 @@ class Classifier(Encoder):
 
         name = pieces([label])[0]
         verdict = Stream((label,), (name,), (0,), (name,))
-        streams = {"text": self.stream(encoded.tokens), "verdict": self.stream(encoded.tokens[:1])}
+        streams = {"text": self.stream(encoded.tokens, encoded.segments), "verdict": self.stream(encoded.tokens[:1])}
         return Reading(self.model, inputs, streams, "verdict", verdict, (label,), pieces)

@@ -88,15 +88,17 @@ class Encoder:
         """What the model is called with for one text."""
         return tuple(x.to(self.device) for x in sequences.tensors(self.tokenizer, [encoded]))
 
-    def stream(self, tokens: Sequence[int]) -> Stream:
+    def stream(self, tokens: Sequence[int], segments: Sequence[int] = ()) -> Stream:
         """Tokens as they are shown."""
-        of = self.tokenizer
-        return Stream(tuple(tokens), tuple(of.pieces(tokens)), tuple(of.words(tokens)), of.spelled(tokens))
+        of, words = self.tokenizer, self.tokenizer.words(tokens)
+        parts = {word: segment for word, segment in zip(words, segments, strict=False) if word >= 0}
+        seen = tuple(parts.values()) if any(parts.values()) else ()
+        return Stream(tuple(tokens), tuple(of.pieces(tokens)), tuple(words), of.spelled(tokens), seen)
 
     def reading(self, text: str, _said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, of which it says nothing."""
         encoded = self.read(text)
-        streams = {"text": self.stream(encoded.tokens), "nothing": NOTHING}
+        streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
         return Reading(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
 
     def look(

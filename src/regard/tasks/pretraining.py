@@ -8,29 +8,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.blocks.loss import linear_cross_entropy
+from regard.blocks.loss import linear_cross_entropy_and_hits
 from regard.data.pretraining import IGNORED, PretrainingBatch
+from regard.data.wordpiece import MASK
 from regard.explain.reading import Reading
 from regard.tasks.encoding import Encoder
 
 
-def word_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
-    """The summed loss of the words asked for, and how many of them were guessed."""
+def word_loss(
+    model: Any, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The summed loss of the words asked for; without smoothing; and how many of them were guessed."""
     asked_BT = batch.words_BT != IGNORED
     words_N, x_ND = batch.words_BT[asked_BT], model.head(x_BTD[asked_BT][None])[0]
-    weight_VD, bias_V = model.tokens.weight, model.head.bias
-    loss, _ = linear_cross_entropy(x_ND, weight_VD, bias_V, words_N)
-    with torch.no_grad():
-        guessed = (F.linear(x_ND, weight_VD, bias_V).argmax(1) == words_N).sum()
-    return loss, guessed
+    smooth, plain, guessed = linear_cross_entropy_and_hits(
+        x_ND, model.tokens.weight, model.head.bias, words_N, smoothing
+    )
+    return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed}
 
 
-def next_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
-    """The summed loss of the question whether the second text follows, and how often the answer was right."""
+def next_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    """The summed loss of the question whether the second text follows, and sums to tell of."""
     asked_B = batch.follows_B != IGNORED
     answers_B2 = model.head.next(model.pool(x_BTD))[:, 0][asked_B]
     follows_B = batch.follows_B[asked_B]
-    return F.cross_entropy(answers_B2, follows_B, reduction="sum"), (answers_B2.argmax(1) == follows_B).sum()
+    loss, right = F.cross_entropy(answers_B2, follows_B, reduction="sum"), (answers_B2.argmax(1) == follows_B).sum()
+    return loss, {"loss": loss.detach(), "nsp_loss": loss.detach(), "nsp_accuracy": right}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Guesser(Encoder):
     def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
         """For each `[MASK]` of a text the most probable words, best first."""
         encoded = self.read(text)
+        if self.tokenizer.mask not in encoded.tokens:
+            raise ValueError(f"there is no {MASK} in the text, or none in its first {self.model.limit} tokens")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
@@ -73,5 +78,5 @@ class Guesser(Encoder):
             best_T, mask = self.model(*inputs)[0].argmax(1).tolist(), self.tokenizer.mask
             said = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
         spoken = self.read(said).tokens if isinstance(said, str) else said
-        streams = {"text": self.stream(encoded.tokens)}
+        streams = {"text": self.stream(encoded.tokens, encoded.segments)}
         return Reading(self.model, inputs, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)

@@ -13,7 +13,6 @@ from regard import library
 from regard.data.batches import Batches
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
-from regard.data.pretraining import IGNORED
 from regard.data.tables import Example
 from regard.evaluation import glue
 from regard.models.bert import BertConfig, ClassificationHead, RegressionHead
@@ -21,8 +20,8 @@ from regard.recipe import Recipe
 from regard.tasks import classification
 from regard.training.claim import claim_text
 from regard.training.report import Say
-from regard.training.task import Summed, means
-from regard.training.vocabulary import wordpiece
+from regard.training.task import Summed
+from regard.training.vocabulary import fitted, wordpiece
 
 
 class ClassificationTask:
@@ -34,44 +33,50 @@ class ClassificationTask:
         data, model = recipe.data, recipe.model
         assert isinstance(data, GlueConfig | TableConfig)
         assert isinstance(model, BertConfig)
-        self.recipe, self.question = recipe, data.question
         paths = data.paths()
-        claim_text(Path(recipe.run), [file_hash(path) for path in paths])
-        examples, self.valid_examples = (data.read(path) for path in paths)
+        self.recipe, self.question = recipe, data.question
+        claim_text(Path(recipe.run), [*(file_hash(path) for path in paths), *library.fingerprints(recipe.init)])
+        examples, valid_examples = (data.read(path, say) for path in paths)
         if data.most is not None and data.most < len(examples):
             examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.most).astype(int)]
         self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(map(_texts, examples)), say)
         labels = self.question.labels
-        train, valid = (Labelled(self.tokenizer, e, labels, data.longest) for e in (examples, self.valid_examples))
+        train, self.valid_texts = (
+            Labelled(self.tokenizer, part, labels, data.longest, str(path))
+            for part, path in zip((examples, valid_examples), paths, strict=True)
+        )
         self.counts: list[dict[str, Any]] = []
-        for what, part in (("training", train), ("validation", valid)):
+        for what, part in (("training", train), ("validation", self.valid_texts)):
             self.counts.append({"texts": what, "kept": len(part.encoded), "cut": part.cut})
             say(f"{what}: {len(part.encoded):,} texts; {part.cut:,} cut to {data.longest} tokens")
         tokens, size = recipe.train.batch_tokens, recipe.train.batch_size
         self.batches = Batches(train, tokens, recipe.seed, size)
-        self.valid = Batches(valid, tokens, 0)
-        vocab_size = model.vocab_size if recipe.init else self.tokenizer.vocab_size
+        self.valid = Batches(self.valid_texts, tokens, 0)
         head = ClassificationHead(labels=labels) if labels else RegressionHead()
-        self.config = replace(model, vocab_size=vocab_size, head=head)
+        self.config = replace(fitted(model, self.tokenizer, recipe), head=head)
 
     def units(self, batch: LabelledBatch) -> dict[str, int]:
         """Tokens, and texts with a label."""
         tokens = int((batch.tokens_BT != self.tokenizer.pad).sum())
-        return {"tokens": tokens, "texts": int((batch.label_B != IGNORED).sum())}
+        return {"tokens": tokens, "texts": int(classification.is_asked(batch.label_B).sum())}
 
     def loss(self, model: Any, batch: LabelledBatch) -> dict[str, Summed]:
         """Of each text."""
-        return {"texts": Summed(*classification.loss(model, batch, self.recipe.train.smoothing))}
+        answers_BV = classification.answers(model, batch)
+        return {"texts": Summed(*classification.loss(answers_BV, batch.label_B, self.recipe.train.smoothing))}
 
     def judge(self, model: Any) -> dict[str, float]:
         """The loss, and the metrics of the question."""
-        loss = means(self, model, self.valid.epoch(0))["loss"]
         classifier = classification.Classifier(model, self.tokenizer)
-        texts, seconds, gold = zip(*self.valid_examples, strict=True)
-        verdicts = classifier.classify(texts, seconds)
-        predicted = [verdict.label or verdict.value for verdict in verdicts]
-        found = glue.scores(self.question, predicted, gold)  # type: ignore[arg-type]
-        return {"valid_loss": loss, **{f"valid_{name}": value for name, value in found.items()}}
+        loss, said, gold = 0.0, [], []
+        for indices in self.valid.plan(0):
+            batch = self.valid_texts.fetch(indices).to(classifier.device)
+            answers_BV = classification.answers(model, batch)
+            loss += float(classification.loss(answers_BV, batch.label_B)[1]["loss"])
+            said += [classifier.verdict(answers_V).said for answers_V in answers_BV.cpu()]
+            gold += [self.valid_texts.answers[i] for i in indices]
+        found = glue.scores(self.question, said, gold)  # type: ignore[arg-type]
+        return {"valid_loss": loss / len(gold), **{f"valid_{name}": value for name, value in found.items()}}
 
     def worth(self, values: Mapping[str, float]) -> float:
         """The first metric decides."""
@@ -84,7 +89,7 @@ class ClassificationTask:
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Loss and metrics on the validation texts."""
-        title = f"On {len(self.valid_examples):,} validation texts of the task {self.question.name}:"
+        title = f"On {len(self.valid_texts.answers):,} validation texts of the task {self.question.name}:"
         return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
 
     def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:

@@ -8,6 +8,7 @@ each its rank.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,9 @@ class Group:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         if "WORLD_SIZE" in os.environ and not dist.is_initialized():
             # numbers on a graphics card go from card to card, the others over the network
-            dist.init_process_group("cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo")
+            backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+            # the others wait while the first reads a large corpus
+            dist.init_process_group(backend, timeout=timedelta(days=1))
 
     @property
     def is_first(self) -> bool:
@@ -86,7 +89,8 @@ class Group:
             for layer in container:
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        register_fsdp_forward_method(model, "hidden")
+        if hasattr(model, "hidden"):
+            register_fsdp_forward_method(model, "hidden")
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)  # sums, because the loss is divided by all tokens already

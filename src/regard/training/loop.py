@@ -1,12 +1,11 @@
 """The training loop: batches in, weights out.
 
-A run is a folder: the resolved recipe, the tokenizer, `log.jsonl`, checkpoints, `model/` (the best by validation loss)
+A run is a folder: the resolved recipe, the tokenizer, `log.jsonl`, checkpoints, `model/` (the best in validation)
 and `last/`. The same command on a run that was interrupted goes on where it was, with the same result to the bit.
 """
 
 import dataclasses
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ from regard.training.pretraining import PretrainingTask
 from regard.training.report import Report, Say
 from regard.training.schedule import learning_rate
 from regard.training.tagging import TaggingTask
-from regard.training.task import Task, units
+from regard.training.task import Tally, Task
 from regard.training.translation import TranslationTask
 
 TASKS: dict[type[Config], Callable[[Recipe, Say], Task]] = {
@@ -101,8 +100,8 @@ class Training:
         self.optimizer = self._optimizer()
         self.state = State()
         self._clock = time.perf_counter()
-        self._recent: list[tuple[dict[str, float], int, float]] = []
-        """What was told, tokens and seconds of the steps since the last line of the log."""
+        self._recent, self._recent_seconds = Tally(), 0.0
+        """Of the steps since the last line of the log."""
         self._validated = ""
         """What the last validation said, for the live line."""
         self._resume()
@@ -249,16 +248,16 @@ class Training:
         start = time.perf_counter()
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
-        told, tokens = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
+        tally = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
         self._tick()
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
         if not self.group.is_first:
             return
-        self._recent.append((told, tokens, self._clock - start))
-        count, seconds = (sum(numbers) for numbers in list(zip(*self._recent, strict=True))[1:])
-        values = {name: sum(one[name] * n for one, n, _ in self._recent) / count for name in told}
-        values["tokens_per_second"] = count / seconds
+        self._recent.merge(tally)
+        self._recent_seconds += self._clock - start
+        values = self._recent.means()
+        values["tokens_per_second"] = self._recent.counts["tokens"] / self._recent_seconds
         self.report.step(
             self.progress,
             f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
@@ -266,7 +265,7 @@ class Training:
         )
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values)
-            self._recent.clear()
+            self._recent, self._recent_seconds = Tally(), 0.0
 
     def _tick(self) -> None:
         """Counts the time since it was last counted, validation and all."""
@@ -274,25 +273,25 @@ class Training:
         (seconds,) = self.group.from_first([now - self._clock])
         self.state.seconds, self._clock = self.state.seconds + seconds, now
 
-    def step(self, batches: Sequence[Batch], rate: float) -> tuple[dict[str, float], int]:
-        """One step on several batches: what is told of them, as means, and the number of tokens."""
+    def step(self, batches: Sequence[Batch], rate: float) -> Tally:
+        """One step on several batches: what is told of them."""
         self.model.train()
-        counts = units(self.task, batches)
-        told: dict[str, float] = defaultdict(float)
+        tally = Tally()
+        for batch in batches:
+            tally.counts.update(self.task.units(batch))
         for batch in (whole.share(self.group.rank, self.group.world) for whole in batches):
             with self.device.autocast():
                 parts = self.task.loss(self.model, batch.to(self.device.torch))
-            loss = torch.stack([part.loss / max(1, counts[unit]) for unit, part in parts.items()]).sum()
+            loss = torch.stack([part.loss / max(1, tally.counts[unit]) for unit, part in parts.items()]).sum()
             if not torch.isfinite(loss):
                 self._stop_for_nan([batch], "loss")
             loss.backward()
-            for unit, part in parts.items():
-                for name, value in part.told.items():
-                    told[name] += float(value) / max(1, counts[unit])
-        values = torch.tensor(list(told.values()), dtype=torch.float64)
+            tally.add(parts)
+        sums = torch.tensor(list(tally.sums.values()), dtype=torch.float64)
         # sharded gradients are summed already, where they came about
         gradients = [] if self.config.shard else [_gradient(parameter) for parameter in self.parameters.values()]
-        self.group.sum_([values, *gradients])
+        self.group.sum_([sums, *gradients])
+        tally.sums.update(zip(tally.sums, sums.tolist(), strict=True))
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
         if not torch.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
             self._stop_for_nan(batches, "gradient")
@@ -305,7 +304,7 @@ class Training:
             keep = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
             with torch.no_grad():
                 torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
-        return dict(zip(told, values.tolist(), strict=True)), counts["tokens"]
+        return tally
 
     def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
         path = self.run / "bad-batch.safetensors"

@@ -21,7 +21,7 @@ from regard.tasks.pretraining import next_loss, word_loss
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, means
-from regard.training.vocabulary import wordpiece
+from regard.training.vocabulary import fitted, wordpiece
 
 
 class PretrainingTask:
@@ -34,7 +34,12 @@ class PretrainingTask:
         assert isinstance(data, DocumentsConfig)
         assert isinstance(model, BertConfig)
         key = f"{file_hash(*data.paths())} {data.split}"
-        claim_text(Path(recipe.run), [key])
+        claim_text(Path(recipe.run), [key, *library.fingerprints(recipe.init)])
+        if model.context > data.longest and not recipe.init:
+            say(
+                f"positions from {data.longest} to {model.context - 1} are never trained; "
+                f"set model.context={data.longest}, or data.longest={model.context}"
+            )
         self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(data.documents(valid=False)), say)
         self.counts: list[dict[str, Any]] = []
         self.examples = []
@@ -54,8 +59,8 @@ class PretrainingTask:
             Batches(examples, recipe.train.batch_tokens, seed, recipe.train.batch_size)
             for examples, seed in zip(self.examples, (recipe.seed, 0), strict=True)
         )
-        size = model.vocab_size if recipe.init else self.tokenizer.vocab_size
-        self.config = replace(model, vocab_size=size, head=PretrainingHead(pooled=data.next_sentence))
+        self.smoothing = recipe.train.smoothing
+        self.config = replace(fitted(model, self.tokenizer, recipe), head=PretrainingHead(pooled=data.next_sentence))
 
     def units(self, batch: PretrainingBatch) -> dict[str, int]:
         """Tokens, words that are asked for, and pairs of texts."""
@@ -68,13 +73,9 @@ class PretrainingTask:
     def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
         """Of words, and of pairs."""
         x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
-        loss, guessed = word_loss(model, x_BTD, batch)
-        plain = loss.detach()
-        result = {"words": Summed(loss, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed})}
+        result = {"words": Summed(*word_loss(model, x_BTD, batch, self.smoothing))}
         if model.head.next is not None:
-            loss, right = next_loss(model, x_BTD, batch)
-            plain = loss.detach()
-            result["pairs"] = Summed(loss, {"loss": plain, "nsp_loss": plain, "nsp_accuracy": right})
+            result["pairs"] = Summed(*next_loss(model, x_BTD, batch))
         return result
 
     def judge(self, model: Any) -> dict[str, float]:

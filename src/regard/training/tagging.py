@@ -1,5 +1,6 @@
 """Learning to tag words: a BERT, or a recurrent tagger."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from regard.tasks import tagging
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, means
-from regard.training.vocabulary import wordpiece
+from regard.training.vocabulary import fitted, wordpiece
 
 
 class TaggingTask:
@@ -35,18 +36,21 @@ class TaggingTask:
         assert isinstance(data, ConlluConfig)
         self.recipe = recipe
         paths = data.paths()
-        claim_text(Path(recipe.run), [*(file_hash(path) for path in paths), data.column])
+        hashes = [*(file_hash(path) for path in paths), *library.fingerprints(recipe.init)]
+        claim_text(Path(recipe.run), [*hashes, data.column])
         sentences, self.valid_sentences = (data.read(path) for path in paths)
         self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))
+        unknown = Counter(tag for sentence in self.valid_sentences for tag in sentence.tags if tag not in self.labels)
+        if unknown:
+            found = ", ".join(f"{tag} ({count})" for tag, count in unknown.most_common(10))
+            say(f"validation: tags that are not in the training data, and cannot be learnt: {found}")
         self.tokenizer: Any
         examples: type[TaggedPieces] | type[TaggedWords]
         model = recipe.model
         if isinstance(model, BertConfig):
             self.tokenizer = wordpiece(recipe, lambda: (" ".join(sentence.words) for sentence in sentences), say)
-            vocab_size = model.vocab_size if recipe.init else self.tokenizer.vocab_size
-            self.config: library.AnyModelConfig = replace(
-                model, vocab_size=vocab_size, head=TaggingHead(labels=self.labels)
-            )
+            head = TaggingHead(labels=self.labels)
+            self.config: library.AnyModelConfig = replace(fitted(model, self.tokenizer, recipe), head=head)
             examples = TaggedPieces
         else:
             assert isinstance(model, TaggerConfig)
@@ -101,7 +105,7 @@ class TaggingTask:
 
     def describe(self, values: Mapping[str, float]) -> str:
         """Loss, accuracy and F1."""
-        scores = f"accuracy {values['valid_accuracy']:.2f} %  macro F1 {values['valid_macro_f1']:.1f} %"
+        scores = f"accuracy {values['valid_accuracy']:.2%}  macro F1 {values['valid_macro_f1']:.1%}"
         return f"valid loss {values['valid_loss']:.3f}  {scores}"
 
     def card(self, values: Mapping[str, float]) -> list[str]:

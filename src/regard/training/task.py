@@ -63,26 +63,40 @@ class Task(Protocol):
         ...
 
 
-def units(task: Task, batches: Iterable[Batch]) -> Counter[str]:
-    """How many things of each sort are in batches."""
-    total: Counter[str] = Counter()
-    for batch in batches:
-        total.update(task.units(batch))
-    return total
+class Tally:
+    """Sums over the things of each sort, and how many there were."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.sums: dict[tuple[str, str], float] = defaultdict(float)
+        """By what is told and the sort of things that it is a mean over."""
+
+    def add(self, parts: Mapping[str, Summed]) -> None:
+        """Takes in what is told of a batch."""
+        for unit, summed in parts.items():
+            for name, value in summed.told.items():
+                self.sums[name, unit] += float(value)
+
+    def merge(self, other: "Tally") -> None:
+        """Takes in another tally."""
+        self.counts.update(other.counts)
+        for key, value in other.sums.items():
+            self.sums[key] += value
+
+    def means(self) -> dict[str, float]:
+        """What is told, each as a mean; of a name with several sorts, their sum."""
+        result: dict[str, float] = defaultdict(float)
+        for (name, unit), total in self.sums.items():
+            result[name] += total / max(1, self.counts[unit])
+        return dict(result)
 
 
 @torch.no_grad()
 def means(task: Task, model: torch.nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
     """What `task.loss` tells of some batches, as means."""
     device = next(model.parameters()).device
-    counts: Counter[str] = Counter()
-    sums: dict[tuple[str, str], float] = defaultdict(float)
+    tally = Tally()
     for batch in batches:
-        counts.update(task.units(batch))
-        for unit, summed in task.loss(model, batch.to(device)).items():
-            for name, value in summed.told.items():
-                sums[name, unit] += float(value)
-    result: dict[str, float] = defaultdict(float)
-    for (name, unit), total in sums.items():
-        result[name] += total / max(1, counts[unit])
-    return dict(result)
+        tally.counts.update(task.units(batch))
+        tally.add(task.loss(model, batch.to(device)))
+    return tally.means()

@@ -39,14 +39,15 @@ class TranslationTask:
         self.recipe, self.say, self.longest = recipe, say, data.longest
         self.counts: list[dict[str, Any]] = []
         parts, valid_parts = data.parts(), data.valid_parts()
-        claim_text(Path(recipe.run), [part.key for part in (*parts, *valid_parts)])
+        keys = [part.key for part in (*parts, *valid_parts)]
+        claim_text(Path(recipe.run), [*keys, *library.fingerprints(recipe.init)])
         self.source, self.target = self._tokenizers(parts)
         corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
         valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
         if not any(len(corpus) for corpus, _ in valid):
             raise ValueError("there are no sentence pairs to validate with; give some with data.valid")
         tokens = recipe.train.batch_tokens
-        self.batches = Batches(Pairs(corpora, recipe.seed), tokens, recipe.seed)
+        self.batches = Batches(Pairs(corpora, recipe.seed), tokens, recipe.seed, recipe.train.batch_size)
         self.valid = Batches(Pairs(valid, seed=0), tokens, seed=0)
         read = chain.from_iterable(part.read() for part in valid_parts)
         kept = chunks(read, self.source, self.target, self.longest)

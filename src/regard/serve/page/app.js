@@ -27,6 +27,8 @@ const save = document.getElementById("save");
 let state = read();
 let filled = null;
 let turn = 0;
+let isLive = false; // a model that writes nothing answers while one types
+let typing = null;
 
 /** What the address says. */
 function read() {
@@ -51,7 +53,7 @@ function fill() {
   const sentence = JSON.stringify([state.text, state.target]);
   if (sentence === filled) return;
   filled = sentence;
-  form.text.value = state.text;
+  if (form.text.value.trim() !== state.text) form.text.value = state.text;
   form.target.value = state.target ?? "";
 }
 
@@ -71,6 +73,8 @@ async function show() {
   try {
     const model = await ask("model");
     state.text ??= model.example;
+    isLive = !model.writes;
+    VIEWS.translate[0] = tabs.firstChild.textContent = model.writes ? "Translate and align" : "Read and look";
     fill();
     const question = { text: state.text, ...(state.target === undefined ? {} : { target: state.target }) };
     document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
@@ -128,6 +132,10 @@ form.addEventListener("submit", (event) => {
   // an output that was there belongs to the text that was there
   const isOld = text !== state.text && target === (state.target ?? "");
   go({ text, target: isOld ? null : target || null });
+});
+form.text.addEventListener("input", () => {
+  clearTimeout(typing);
+  if (isLive) typing = setTimeout(() => form.text.value.trim() && form.requestSubmit(), 400);
 });
 addEventListener("popstate", () => {
   state = read();

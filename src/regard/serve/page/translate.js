@@ -1,11 +1,11 @@
-// Translate and align: a sentence, what the model makes of it, and what each word looked at.
+// Translate and align, or read and look: a sentence, what the model makes of it, and what each word looked at.
 
 import { ask, grow } from "regard/api.js";
 import { element, label, matrix, number, percent, section } from "regard/draw.js";
 
 let grown = null;
 
-export async function draw({ state, go, question, isCurrent }) {
+export async function draw({ model, state, go, question, isCurrent }) {
   if (question.target === undefined && question.text && question.text !== grown) {
     grown = question.text;
     const line = element("p", { class: "words", "aria-hidden": "true" });
@@ -19,9 +19,9 @@ export async function draw({ state, go, question, isCurrent }) {
   }
   const answer = await ask("read", question);
   const own = question.target === undefined ? answer : await ask("read", { text: question.text }).catch(() => answer);
-  const first = Object.values(answer.streams)[0].spelled;
+  const { spelled: first, parts } = Object.values(answer.streams)[0];
   const { rows: target, columns: source, weights } = answer.alignment ?? { rows: answer.said.spelled, columns: first, weights: null };
-  const read = source.map((word) => element("span", { class: "word" }, word));
+  const read = source.map((word, i) => element("span", { class: parts[i] ? "word second" : "word" }, word));
   const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention to look at.");
   const chosen = Number(state.word) in target && weights ? Number(state.word) : null;
 
@@ -48,7 +48,7 @@ export async function draw({ state, go, question, isCurrent }) {
     element(
       "button",
       {
-        type: "button", class: "word", "data-focus": `word ${row}`,
+        type: "button", class: !model.writes && parts[row] ? "word second" : "word", "data-focus": `word ${row}`,
         onpointerenter: () => look(row), onpointerleave: () => look(chosen), onfocus: () => look(row),
         onclick: () => go({ word: row === chosen ? null : row }),
       },
@@ -59,13 +59,14 @@ export async function draw({ state, go, question, isCurrent }) {
 
   return [
     section(
-      "What it read and what it wrote",
+      model.writes ? "What it read and what it wrote" : "Each word, and what it looked at",
       element("p", { class: "words", lang: "x-source" }, ...spaced(read)),
       element("p", { class: "words", lang: "x-target" }, ...spaced(written)),
       note,
     ),
+    ...(model.writes || !answer.said.spelled.length ? [] : [section("What it says", element("p", { class: "words" }, answer.said.spelled.join(" ")))]),
     ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
-    section("How sure it was", tokens(answer.spoken)),
+    ...(answer.said.pieces.length ? [section("How sure it was", tokens(answer.spoken))] : []),
     ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
   ];
 }

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+
+from runs import finish
+
+
+@pytest.fixture(scope="session")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never interrupted."""
+    run = tmp_path_factory.mktemp("runs") / "straight"
+    finish(run)
+    return run

@@ -47,7 +47,7 @@ ENCODERS: dict[str, type[Encoder]] = {
 }
 """What a BERT does, by its head; any other gives vectors."""
 Opened = Translator | Encoder | WordTagger
-O = TypeVar("O", bound=Opened)  # noqa: E741
+AnOpened = TypeVar("AnOpened", bound=Opened)
 HUGGING_FACE = "hf:"
 ASSETS = Path(__file__).parent / "assets"
 
@@ -232,10 +232,12 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
 def load(name: str) -> Any:
     """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Guesser` and so on."""
     contents = read(name)
-    return opened(contents.config, contents.weights, contents.tokenizers, name)
+    model = contents.config.build()
+    load_tensors(model, contents.weights, f"the weights of {name}")
+    return ready(model, contents.tokenizers)
 
 
-def load_as(kind: type[O] | tuple[type[O], ...], name: str, purpose: str) -> O:
+def load_as(kind: type[AnOpened] | tuple[type[AnOpened], ...], name: str, purpose: str) -> AnOpened:
     """Opens a model that must be of this kind, because it is to serve a purpose, such as "translate"."""
     found = load(name)
     if not isinstance(found, kind):
@@ -243,15 +245,6 @@ def load_as(kind: type[O] | tuple[type[O], ...], name: str, purpose: str) -> O:
         head = f" with a head for {config.head.kind}" if isinstance(config, BertConfig) else ""
         raise ValueError(f"{name} is a model of kind '{config.kind}'{head}, which does not {purpose}")
     return found
-
-
-def opened(
-    config: AnyModelConfig, weights: Mapping[str, Tensor], tokenizers: Sequence[AnyTokenizer], name: str
-) -> Opened:
-    """A model with its weights and tokenizers; `name` is for errors."""
-    model = config.build()
-    load_tensors(model, weights, f"the weights of {name}")
-    return ready(model, tokenizers)
 
 
 def ready(model: Any, tokenizers: Sequence[Any]) -> Opened:

@@ -64,7 +64,7 @@ MODELS = {
     "conllu": ("bert", "tagger"),
 }
 """Which kinds of models learn from which kinds of data."""
-TOKENIZERS = {"bert": ("wordpiece",), "tagger": ("words",)}
+READS = {"bert": ("wordpiece",), "tagger": ("words",)}
 """What each kind of model reads; all others read bytes."""
 
 
@@ -78,7 +78,7 @@ class TrainConfig(Config):
     batch_tokens: Positive = 4096
     """The most tokens of a batch on either side, padding included."""
     batch_size: Positive | None = None
-    """The most texts of a batch; by themselves, so many as there is room for."""
+    """The most examples of a batch; without it, as many as `batch_tokens` has room for."""
     accumulate: Positive = 1
     """Batches that make one step."""
     learning_rate: Number = 1e-3
@@ -140,7 +140,7 @@ class Recipe(Config):
         kind, known = self.model.kind, MODELS[self.data.kind]
         if kind not in known:
             yield Problem("model.kind", f"data of kind '{self.data.kind}' are for {' or '.join(known)}", kind)
-        known = TOKENIZERS.get(kind, ("bpe", "unigram"))
+        known = READS.get(kind, ("bpe", "unigram"))
         if self.tokenizer.kind not in known:
             yield Problem("tokenizer.kind", f"a model of kind '{kind}' reads {' or '.join(known)}", self.tokenizer.kind)
         elif not isinstance(self.tokenizer, WordsConfig):

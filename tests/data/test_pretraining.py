@@ -1,99 +1,16 @@
-from itertools import pairwise
-from math import sqrt
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
+from pretraining import PAD, Numbers, corpus, fetched, probable, texts
 from regard.data.batches import Batches
 from regard.data.documents import documents
-from regard.data.pretraining import (
-    IGNORED,
-    PretrainingBatch,
-    PretrainingEpoch,
-    PretrainingExamples,
-    Sentences,
-    encoded,
-    fitted,
-)
+from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, Sentences, encoded
 from regard.data.wordpiece import WordPiece
-
-SPECIALS = PAD, UNKNOWN, BEGIN, END, MASK = range(5)
-
-
-class Numbers:
-    """A tokenizer whose words are the numbers of its tokens. Those that 4 does not divide go on with a word."""
-
-    pad, unknown, begin, end, mask = SPECIALS
-    specials = frozenset(SPECIALS)
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        return [[int(word) for word in text.split()] for text in texts]
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [f"##{i}" if i % 4 and i not in SPECIALS else str(i) for i in ids]
-
-    def to_json(self) -> str:
-        return str(self.vocab_size)
-
-
-def corpus(folder: Path, documents: list[list[int]]) -> tuple[Sentences, Numbers]:
-    """Documents with sentences of these lengths, whose tokens are all the numbers from 5 on: each tells its place."""
-    bounds = np.cumsum([5, *(length for document in documents for length in document)])
-    sentences = iter([" ".join(map(str, range(*bound))) for bound in pairwise(bounds)])
-    texts = [[next(sentences) for _ in document] for document in documents]
-    tokenizer = Numbers(int(bounds[-1]))
-    return encoded(lambda: iter(texts), "key", tokenizer, folder), tokenizer
-
-
-@pytest.fixture(scope="module")
-def even(tmp_path_factory) -> tuple[Sentences, Numbers]:
-    """100 documents of 1 to 59 sentences of 2 tokens."""
-    return corpus(tmp_path_factory.mktemp("even"), [[2] * (1 + i * 7 % 59) for i in range(100)])
-
-
-@pytest.fixture(scope="module")
-def uneven(tmp_path_factory) -> tuple[Sentences, Numbers]:
-    """Sentences of 1 to 59 tokens."""
-    chance = np.random.default_rng(0)
-    lengths = [chance.integers(1, 60, size).tolist() for size in chance.integers(1, 40, 20)]
-    return corpus(tmp_path_factory.mktemp("uneven"), lengths)
-
-
-def fetched(epoch: PretrainingEpoch) -> list[PretrainingBatch]:
-    """Each example of an epoch, without padding."""
-    lengths = epoch.lengths[:, 0].tolist()
-    whole = epoch.fetch(np.arange(len(lengths)))
-    rows = ((length, [tensor[i : i + 1] for tensor in vars(whole).values()]) for i, length in enumerate(lengths))
-    return [
-        PretrainingBatch(tokens_BT[:, :length], segments_BT[:, :length], words_BT[:, :length], follows_B)
-        for length, (tokens_BT, segments_BT, words_BT, follows_B) in rows
-    ]
-
-
-def texts(batch: PretrainingBatch) -> tuple[list[int], list[int]]:
-    """A and B of a batch of one, with the true tokens, after a look at the marks around them."""
-    tokens = torch.where(batch.words_BT == IGNORED, batch.tokens_BT, batch.words_BT)[0].tolist()
-    middle = tokens.index(END)
-    assert tokens[0] == BEGIN
-    assert tokens[-1] == END
-    assert batch.segments_BT[0].tolist() == [0] * (middle + 1) + [1] * (len(tokens) - middle - 1)
-    return tokens[1:middle], tokens[middle + 1 : -1]
 
 
 def document(sentences: Sentences, token: int) -> int:
     return int(sentences.documents_of(np.searchsorted(sentences.begins, [token - 5], side="right") - 1)[0])
-
-
-def probable(count: int, trials: int, share: float) -> bool:
-    """Within 5 standard deviations of the binomial distribution: chance leaves it once in a million times."""
-    return abs(count - trials * share) < 5 * sqrt(trials * share * (1 - share))
 
 
 def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None:
@@ -176,15 +93,6 @@ def test_some_examples_are_short(even) -> None:
     assert lengths[1].min() >= 4
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 50))
-def test_the_longer_text_loses_token_by_token(one, other, room) -> None:
-    expected = [one, other]
-    while sum(expected) > room:
-        expected[0 if expected[0] > expected[1] else 1] -= 1
-    assert fitted(np.array([[one, other]]), room).tolist() == [expected]
-    assert min(expected) > 0
-
-
 def test_tokens_are_cut_off_at_the_front_and_at_the_back(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[120], [120]])
     fronts = [
@@ -202,93 +110,6 @@ def test_a_sentence_longer_than_an_example_is_cut(tmp_path) -> None:
         epoch = PretrainingExamples(sentences, tokenizer, longest=5, next_sentence=next_sentence).epoch(0)
         assert {length for (length,) in epoch.lengths.tolist()} <= {3, 4, 5}
         assert all(texts(batch)[0] for batch in fetched(epoch))
-
-
-def test_a_share_of_the_tokens_is_asked_for_and_never_a_mark(uneven) -> None:
-    sentences, tokenizer = uneven
-    epoch = PretrainingExamples(sentences, tokenizer, longest=64, masked=0.15).epoch(0)
-    for batch, (length,) in zip(fetched(epoch), epoch.lengths, strict=True):
-        asked = batch.words_BT[batch.words_BT != IGNORED]
-        assert len(asked) == max(1, round(0.15 * (int(length) - 3)))
-        assert not set(asked.tolist()) & tokenizer.specials
-        assert ((batch.tokens_BT == BEGIN) | (batch.tokens_BT == END)).sum() == 3
-
-
-def test_every_place_is_asked_for_equally_often(even) -> None:
-    sentences, tokenizer = even
-    examples = PretrainingExamples(sentences, tokenizer, longest=22, short=0, masked=0.2, next_sentence=False)
-    epoch = examples.epoch(0)
-    full = np.flatnonzero(epoch.lengths == 22)
-    asked = (epoch.fetch(full).words_BT != IGNORED).sum(0).tolist()
-    assert len(full) > 200
-    assert asked[0] == asked[-1] == 0
-    assert all(probable(count, len(full), 0.2) for count in asked[1:-1])
-
-
-def test_most_are_masked_some_are_replaced_and_some_are_kept(uneven) -> None:
-    sentences, tokenizer = uneven
-    examples = PretrainingExamples(sentences, tokenizer, longest=64)
-    batches = [batch for number in range(10) for batch in fetched(examples.epoch(number))]
-    seen, words = (torch.cat([getattr(b, name).flatten() for b in batches]) for name in ("tokens_BT", "words_BT"))
-    seen, words = seen[words != IGNORED], words[words != IGNORED]
-    masked, kept = seen == MASK, seen == words
-    replaced = seen[~masked & ~kept]
-    assert len(words) > 4000
-    assert probable(int(masked.sum()), len(words), 0.8)
-    assert probable(int(kept.sum()), len(words), 0.1 + 0.1 / (tokenizer.vocab_size - 5))
-    assert replaced.min() >= 5
-    half = (tokenizer.vocab_size + 5) / 2
-    assert probable(int((replaced < half).sum()), len(replaced), 0.5)
-
-
-def test_what_is_not_asked_for_is_seen_as_it_is(uneven) -> None:
-    sentences, tokenizer = uneven
-    for batch in fetched(PretrainingExamples(sentences, tokenizer, longest=64).epoch(0)):
-        one, other = texts(batch)
-        assert one + other == [*range(one[0], one[-1] + 1), *range(other[0], other[-1] + 1)]
-        assert ((batch.tokens_BT == MASK) <= (batch.words_BT != IGNORED)).all()
-
-
-def test_special_tokens_in_a_text_are_neither_asked_for_nor_counted(tmp_path) -> None:
-    tokenizer = Numbers(30)
-    texts = [[f"7 {UNKNOWN} 9 {UNKNOWN} " * 10], [f"{UNKNOWN}"]]
-    sentences = encoded(lambda: iter(texts), "key", tokenizer, tmp_path)
-    for whole_words in (True, False):
-        examples = PretrainingExamples(
-            sentences, tokenizer, masked=0.5, short=0, next_sentence=False, whole_words=whole_words
-        )
-        some, none = fetched(examples.epoch(0))
-        assert sorted(set(some.words_BT.flatten().tolist())) == [IGNORED, 7, 9]
-        assert (some.words_BT != IGNORED).sum() == 10
-        assert (some.tokens_BT == UNKNOWN).sum() == 20
-        assert (none.words_BT == IGNORED).all()
-
-
-def test_whole_words_are_asked_for_together(uneven) -> None:
-    sentences, tokenizer = uneven
-    epoch = PretrainingExamples(sentences, tokenizer, longest=64, whole_words=True).epoch(0)
-    few = counts = 0
-    for batch, (length,) in zip(fetched(epoch), epoch.lengths, strict=True):
-        asked = (batch.words_BT != IGNORED)[0].tolist()
-        one, other = texts(batch)
-        places = [(0, token // 4) for token in one] + [None] + [(1, token // 4) for token in other]
-        words = {place: [] for place in places if place}
-        for place, is_asked in zip(places, asked[1:-1], strict=True):
-            if place:
-                words[place].append(is_asked)
-        assert all(len(set(word)) == 1 for word in words.values())
-        assert 1 <= sum(asked) <= max(4, round(0.15 * (int(length) - 3)))
-        few += sum(asked)
-        counts += max(1, round(0.15 * (int(length) - 3)))
-    assert 0.85 < few / counts < 1.15
-
-
-def test_a_word_longer_than_the_share_is_still_asked_for(tmp_path) -> None:
-    tokenizer = Numbers(20)
-    sentences = encoded(lambda: iter([["8 9 10 11 12 13 14 15"]]), "key", tokenizer, tmp_path)
-    examples = PretrainingExamples(sentences, tokenizer, short=0, next_sentence=False, whole_words=True)
-    (batch,) = fetched(examples.epoch(0))
-    assert batch.words_BT[batch.words_BT != IGNORED].tolist() in ([8, 9, 10, 11], [12, 13, 14, 15])
 
 
 def test_an_example_is_the_same_in_any_batch(uneven) -> None:

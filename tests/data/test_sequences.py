@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sequences import encode, marked, tensors
+from regard.data.sequences import encode, fit, marked, tensors
 from texts import TOKENIZER
 
 BEGIN, END = TOKENIZER.begin, TOKENIZER.end
@@ -32,6 +33,16 @@ def test_the_longer_text_is_cut_token_by_token(one, other, longest) -> None:
     assert got.tokens == [BEGIN, *first, END, *([] if second is None else [*rest, END])]
     assert got.first == len(first) + 2
     assert got.is_cut == (one + (other or 0) > longest - marks)
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 50))
+def test_the_longer_text_loses_token_by_token(one, other, room) -> None:
+    expected = [one, other]
+    while sum(expected) > room:
+        expected[0 if expected[0] > expected[1] else 1] -= 1
+    assert list(fit(one, other, room)) == expected
+    assert np.stack(fit(np.array([one]), np.array([other]), room), axis=1).tolist() == [expected]
+    assert min(expected) > 0
 
 
 @pytest.mark.parametrize("orders", [False, True])

@@ -43,11 +43,15 @@ def test_every_question_has_an_answer(explorer: Explorer) -> None:
     for verb in ("heads", "what-if"):
         json.dumps(explorer.answer(verb, {"text": TEXT}), allow_nan=False)
     silenced = {"heads": {"layers.0.attention": [0, 1]}}
-    changed = explorer.answer("what-if", {"text": TEXT, "change": silenced})
-    assert changed["changed"]["probabilities"] != changed["original"]["probabilities"] or explorer.name in (
-        "none",  # which says nothing
-        "regression",  # which says one number only
-    )
+    answer = explorer.answer("what-if", {"text": TEXT, "change": silenced})
+    original, changed = answer["original"], answer["changed"]
+    if explorer.name == "none":  # it says nothing, whatever is changed
+        assert [*original["pieces"], *original["probabilities"]] == []
+        assert [*changed["pieces"], *changed["probabilities"]] == []
+    elif explorer.name == "regression":  # it says one number, of which it is always sure
+        assert changed["pieces"] != original["pieces"]
+    else:
+        assert changed["probabilities"] != original["probabilities"]
 
 
 def test_guesses_behind_masks_are_shown() -> None:

@@ -70,6 +70,21 @@ class Examples(Protocol[B_co]):
         ...
 
 
+class SameEachEpoch:
+    """Examples that every epoch holds all of, as they are."""
+
+    lengths: Lengths
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest example."""
+        return int(self.lengths.max())
+
+    def epoch(self, _number: int) -> Self:
+        """Every epoch is the same."""
+        return self
+
+
 @dataclass(frozen=True)
 class Position:
     """The place of the next batch."""

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from regard.config import Config, Rate
 from regard.data.sentences import split as split_sentences
+from regard.data.sequences import Longest
 from regard.data.text import lines
 
 Split = Literal["file", "blank", "heading"]
@@ -36,7 +37,7 @@ class DocumentsConfig(Config):
     """Files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
     split: Split = "file"
     """What parts documents: files; blank lines, with a sentence on each line; or headings such as `= Title =`."""
-    longest: Annotated[int, Field(ge=8, le=100_000)] = 128
+    longest: Longest = 128
     """The tokens of an example, marks included."""
     masked: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """The share of tokens that are asked for."""

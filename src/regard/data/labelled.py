@@ -14,15 +14,13 @@ from torch import Tensor
 
 from regard.config import Config, Positive
 from regard.data import glue, sequences
-from regard.data.batches import Batch, Indices, Lengths
+from regard.data.batches import Batch, Indices, SameEachEpoch
 from regard.data.glue import GlueTask, own_question
 from regard.data.pretraining import IGNORED
-from regard.data.sequences import Encoded
+from regard.data.sequences import Encoded, Longest
 from regard.data.tables import Example, read_table
 from regard.data.text import existing
 from regard.data.wordpiece import WordPiece
-
-Longest = Annotated[int, Field(ge=8, le=100_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +102,7 @@ class NumberedBatch(LabelledBatch):
     asked: ClassVar = {"label_B": torch.nan}
 
 
-class Labelled:
+class Labelled(SameEachEpoch):
     """Texts with labels, all of them in each epoch."""
 
     def __init__(
@@ -119,29 +117,16 @@ class Labelled:
         self.encoded = sequences.encode(
             tokenizer, [e.text for e in examples], [e.second for e in examples], longest=longest
         )
+        self.cut = sum(e.is_cut for e in self.encoded)
         self.answers = [str(example.label) for example in examples]
         if unknown := sorted(set(self.answers) - set(labels)) if labels else []:
             known = ", ".join(labels)
             raise ValueError(f"{source}: unknown labels {', '.join(unknown[:5])}; those in training are {known}")
         numbers = [labels.index(answer) if labels else float(answer) for answer in self.answers]
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
-        self.lengths: Lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
+        self.lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
         if not len(self.encoded):
             raise ValueError(f"{source}: no texts with labels; the file has a first line only")
-
-    @property
-    def cut(self) -> int:
-        """How many texts were too long."""
-        return sum(e.is_cut for e in self.encoded)
-
-    @property
-    def longest(self) -> int:
-        """The tokens of the longest text."""
-        return int(self.lengths.max())
-
-    def epoch(self, _number: int) -> "Labelled":
-        """Every epoch is the same."""
-        return self
 
     def fetch(self, indices: Indices) -> LabelledBatch:
         """The texts of these numbers."""

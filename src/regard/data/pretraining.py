@@ -24,6 +24,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.corpus import cached, mapped
+from regard.data.sequences import fit
 from regard.data.wordpiece import INSIDE, WordPiece
 
 IGNORED = -100
@@ -135,7 +136,8 @@ class PretrainingExamples:
         chance = np.random.default_rng([self.seed, number])
         room = self.longest - self.marks
         begins, ends, follows = (self._pairs if self.next_sentence else self._singles)(room, chance)
-        sizes = fitted(ends - begins, room)
+        one, other = (ends - begins).T
+        sizes = np.stack(fit(one, other, room), axis=1)
         # what is too much is cut off token by token, each at the front or at the back
         begins += chance.binomial(ends - begins - sizes, 0.5)
         return PretrainingEpoch(self, number, begins, sizes, follows)
@@ -190,13 +192,6 @@ def _steps(after: Indices) -> Indices:
         steps.append(at)
         at = following[at]
     return np.array(steps, np.int64)
-
-
-def fitted(sizes: Indices, room: int) -> Indices:
-    """Sizes of A and B after the longer of the two, or B if they are equal, has lost token by token until both fit."""
-    one, other = sizes.T
-    other = np.minimum(other, np.maximum(room - one, room // 2))
-    return np.stack([np.minimum(one, room - other), other], axis=1)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,18 @@
 """Texts as BERT reads them: [CLS] one [SEP], or [CLS] one [SEP] other [SEP]."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
+import numpy as np
+from pydantic import Field
 from torch import Tensor
 
-from regard.data.batches import pad
+from regard.data.batches import Indices, pad
 from regard.data.wordpiece import WordPiece
+
+Longest = Annotated[int, Field(ge=8, le=100_000)]
+"""The most tokens of a text, or of two, with the marks."""
+Size = TypeVar("Size", int, Indices)
 
 
 class Encoded(NamedTuple):
@@ -47,14 +53,20 @@ def encode(
 
 def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int) -> Encoded:
     """Tokens of a text, or of two, with marks, cut to fit."""
-    marks = 2 if other is None else 3
     sizes = len(one), len(other or ())
-    # token by token from the longer one, as the paper's code does; from the second, if they are equal
-    kept_other = min(sizes[1], max(longest - marks - sizes[0], (longest - marks) // 2))
-    kept_one = min(sizes[0], longest - marks - kept_other)
+    kept_one, kept_other = fit(*sizes, longest - (2 if other is None else 3))
     first = [tokenizer.begin, *one[:kept_one], tokenizer.end]
     second = [] if other is None else [*other[:kept_other], tokenizer.end]
     return Encoded([*first, *second], len(first), (kept_one, kept_other) != sizes)
+
+
+def fit(one: Size, other: Size, room: int) -> tuple[Size, Size]:
+    """What is left of two texts after the longer, or the second if they are equal, lost token by token until both fit.
+
+    So the paper's code cuts.
+    """
+    other = np.minimum(other, np.maximum(room - one, room // 2))
+    return np.minimum(one, room - other), other
 
 
 def tensors(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> tuple[Tensor, Tensor]:

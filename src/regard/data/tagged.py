@@ -11,10 +11,10 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.data import sequences
-from regard.data.batches import Batch, Indices, Lengths, pad
+from regard.data.batches import Batch, Indices, SameEachEpoch, pad
 from regard.data.conllu import Column, Sentence, sentences
-from regard.data.labelled import Longest
 from regard.data.pretraining import IGNORED
+from regard.data.sequences import Longest
 from regard.data.text import existing
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
@@ -89,33 +89,20 @@ def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int
     return result
 
 
-class TaggedPieces:
+class TaggedPieces(SameEachEpoch):
     """Tagged sentences in pieces of words, all of them in each epoch."""
 
     def __init__(self, tokenizer: WordPiece, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
         self.tokenizer = tokenizer
         self.sentences = in_pieces(tokenizer, [sentence.words for sentence in given], longest)
+        self.cut = sum(pieces.encoded.is_cut for pieces in self.sentences)
         numbers = _numbers(given, labels)
         self.tags = []
         for pieces, tags in zip(self.sentences, numbers, strict=True):
             asked = np.full(len(pieces.encoded.tokens), IGNORED)
             asked[pieces.firsts] = tags[: len(pieces.firsts)]
             self.tags.append(asked)
-        self.lengths: Lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
-
-    @property
-    def cut(self) -> int:
-        """How many sentences were too long."""
-        return sum(pieces.encoded.is_cut for pieces in self.sentences)
-
-    @property
-    def longest(self) -> int:
-        """The tokens of the longest sentence."""
-        return int(self.lengths.max())
-
-    def epoch(self, _number: int) -> "TaggedPieces":
-        """Every epoch is the same."""
-        return self
+        self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> PieceBatch:
         """The sentences of these numbers."""
@@ -123,23 +110,14 @@ class TaggedPieces:
         return PieceBatch(*tensors, pad([self.tags[i] for i in indices], IGNORED))
 
 
-class TaggedWords:
+class TaggedWords(SameEachEpoch):
     """Tagged sentences in words, all of them in each epoch."""
 
     def __init__(self, tokenizer: Words, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
         self.features = [x[:longest] for x in tokenizer.encode([sentence.words for sentence in given])]
         self.tags = [tags[:longest] for tags in _numbers(given, labels)]
         self.cut = sum(len(sentence.words) > longest for sentence in given)
-        self.lengths: Lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
-
-    @property
-    def longest(self) -> int:
-        """The words of the longest sentence."""
-        return int(self.lengths.max())
-
-    def epoch(self, _number: int) -> "TaggedWords":
-        """Every epoch is the same."""
-        return self
+        self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> WordBatch:
         """The sentences of these numbers."""

@@ -5,11 +5,12 @@ was trained on, and decoding gives it back to the letter.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.data.engine import EngineTokenizer
 
 Kind = Literal["bpe", "unigram"]
 PAD, BEGIN, END = 0, 1, 2
@@ -17,11 +18,11 @@ SPECIALS = ("<pad>", "<s>", "</s>")
 FOREIGN = "\0"  # before the name of a token that this tokenizer decodes but never gives
 
 
-class Tokenizer:
+class Tokenizer(EngineTokenizer):
     """A byte-level tokenizer whose first tokens are padding, beginning and end of a sentence."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        super().__init__(engine)
         # "<pad>" in a text is five characters, not an order to the model
         self.engine.encode_special_tokens = True
         self._spaces = frozenset("ĠĉĊċČč" if "ByteLevel" in repr(engine.decoder) else "▁")
@@ -47,27 +48,6 @@ class Tokenizer:
         )
         engine.train_from_iterator(texts, trainer)
         return cls(engine)
-
-    @classmethod
-    def load(cls, path: Path) -> "Tokenizer":
-        """Reads what `save` wrote."""
-        try:
-            return cls(Engine.from_file(str(path)))
-        except Exception as error:  # the library raises no narrower one
-            raise ValueError(f"{path}: not a tokenizer ({error})") from None
-
-    def save(self, path: Path) -> None:
-        """Writes the tokenizer as one JSON file."""
-        path.write_text(self.to_json(), "utf-8")
-
-    def to_json(self) -> str:
-        """The tokenizer as JSON text."""
-        return self.engine.to_str()
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens."""
-        return self.engine.get_vocab_size()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""

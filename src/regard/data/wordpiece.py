@@ -6,10 +6,12 @@ spaces are lost, and a word that has no pieces is [UNK].
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
+from typing import ClassVar
 
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.data.engine import EngineTokenizer
 
 PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIALS = (PAD, UNKNOWN, BEGIN, END, MASK)
@@ -17,10 +19,13 @@ INSIDE = "##"  # before a piece that goes on with a word
 LONGEST_WORD = 100  # letters; a longer word is [UNK]
 
 
-class WordPiece:
+class WordPiece(EngineTokenizer):
     """BERT's tokenizer, whose special tokens may have any number: vocabularies differ."""
 
+    called: ClassVar = "a tokenizer of BERT"
+
     def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         if not isinstance(engine.model, models.WordPiece) or engine.model.continuing_subword_prefix != INSIDE:
             kind = type(engine.model).__name__
             raise ValueError(f"the tokenizer's model is {kind}; expected WordPiece with the prefix {INSIDE!r}")
@@ -32,7 +37,6 @@ class WordPiece:
         self.pad, self.unknown, self.begin, self.end, self.mask = (vocabulary[special] for special in SPECIALS)
         self.specials = frozenset(vocabulary[special] for special in SPECIALS)
         self._silent = self.specials - {self.unknown, self.mask}
-        self.engine = engine
         # files of others cut and pad on their own; here that is the work of batches
         engine.no_truncation()
         engine.no_padding()
@@ -79,27 +83,6 @@ class WordPiece:
                 raise ValueError(f"line {line} of the vocabulary repeats {token!r} of line {lines[token]}; remove one")
             lines[token] = line
         return cls(_engine(tokens, lowercase=lowercase, strip_accents=strip_accents, chinese=chinese))
-
-    @classmethod
-    def load(cls, path: Path) -> "WordPiece":
-        """Reads what `save` wrote, or the `tokenizer.json` of a BERT by Hugging Face."""
-        try:
-            return cls(Engine.from_file(str(path)))
-        except Exception as error:  # the library raises no narrower one
-            raise ValueError(f"{path}: not a tokenizer of BERT ({error})") from None
-
-    def save(self, path: Path) -> None:
-        """Writes the tokenizer as one JSON file."""
-        path.write_text(self.to_json(), "utf-8")
-
-    def to_json(self) -> str:
-        """The tokenizer as JSON text."""
-        return self.engine.to_str()
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens."""
-        return self.engine.get_vocab_size()
 
     @property
     def lowercase(self) -> bool:

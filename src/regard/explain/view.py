@@ -122,3 +122,24 @@ def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
         ]
         lines.append(f"{name:>{margin - 2}}  " + "  ".join(cells))
     return "\n".join(line.rstrip() for line in lines)
+
+
+class Looked:
+    """What can be looked into: a model with its tokenizers that has a `reading` of a text."""
+
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, and what it says of it, or is told to say."""
+        raise NotImplementedError
+
+    def look(
+        self,
+        text: str,
+        said: str | None = None,
+        *,
+        kind: Kind = "matrix",
+        layer: str | None = None,
+        head: int | None = None,
+        words: bool = True,
+    ) -> View:
+        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
+        return View(self.reading(text, said), kind, layer, head, words)

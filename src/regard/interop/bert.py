@@ -4,7 +4,6 @@ One table of names serves both directions, and one of the config's keys. Which h
 its architecture; where config.json names none, by its tensors.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from torch import Tensor
 
 from regard.config import parse
 from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
-from regard.folders import read_tensors, write_tensors
+from regard.folders import write_tensors
+from regard.interop import files
+from regard.interop.files import WEIGHTS, read_json, some, write_json
 from regard.models.bert import (
     AnyHead,
     BertConfig,
@@ -27,7 +28,6 @@ from regard.models.bert import (
     TaggingHead,
 )
 
-WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
 LAYER = {
     "attention.self.query": "attention.query",
     "attention.self.key": "attention.key",
@@ -126,11 +126,11 @@ def _plain(name: str) -> str:
 
 def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
     """A folder of Hugging Face's: config, weights and tokenizer."""
-    theirs = _read_json(folder / "config.json")
+    theirs = read_json(folder / "config.json")
     for key, only in ONLY.items():
         if (value := theirs.get(key, only)) != only:
             raise ValueError(f"{folder / 'config.json'}: {key} = {value!r}; only {only!r} can be converted")
-    tensors = _read_tensors(folder)
+    tensors = files.read_weights(folder)
     try:
         config = read_config(theirs, tensors)
         weights = read_weights(tensors, config)
@@ -224,7 +224,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
     idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
     missing, unknown = table.keys() - given.keys(), given.keys() - table.keys() - idle
     if missing or unknown:
-        raise ValueError(f"not a BERT of this config: missing {_some(missing)}, not known {_some(unknown)}")
+        raise ValueError(f"not a BERT of this config: missing {some(missing)}, not known {some(unknown)}")
     with torch.device("meta"):
         wanted = config.build().state_dict()
     for name, mine in table.items():
@@ -236,32 +236,9 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
     return {mine: given[name].float() for name, mine in table.items()}
 
 
-def _some(tensors: Iterable[str], most: int = 8) -> str:
-    ordered = sorted(tensors)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return (", ".join(ordered[:most]) or "nothing") + more
-
-
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, be they in one file or in several."""
-    if (folder / WEIGHTS).is_file():
-        return read_tensors(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        files = sorted(set(_read_json(folder / INDEX).get("weight_map", {}).values()))
-        if missing := [name for name in files if not (folder / name).is_file()]:
-            raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
-        return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
-    if pickled := sorted(path.name for path in folder.glob(PICKLED)):
-        raise ValueError(
-            f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
-            f"trust them, with the class that config.json names: Bert....from_pretrained(...).save_pretrained(...)"
-        )
-    raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
-
-
 def _read_tokenizer(folder: Path) -> WordPiece:
     path = folder / "tokenizer_config.json"
-    about = _read_json(path) if path.is_file() else {}
+    about = read_json(path) if path.is_file() else {}
     if (folder / "tokenizer.json").is_file():
         tokenizer = WordPiece.load(folder / "tokenizer.json")
         for key, name in NORMALIZER.items():
@@ -290,18 +267,6 @@ def _read_tokenizer(folder: Path) -> WordPiece:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's BERT?") from None
-    except ValueError:
-        raise ValueError(f"{path}: damaged, it is not JSON") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected a table of keys")
-    return value
-
-
 # out
 
 
@@ -320,7 +285,7 @@ def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], token
         "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
         **_about_labels(config.head),
     }
-    _write_json(folder / "config.json", about)
+    write_json(folder / "config.json", about)
     _write_tokenizer(folder, config, tokenizer)
 
 
@@ -364,8 +329,4 @@ def _write_tokenizer(folder: Path, config: BertConfig, tokenizer: WordPiece) -> 
         "sep_token": END,
         "mask_token": MASK,
     }
-    _write_json(folder / "tokenizer_config.json", about)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    write_json(folder / "tokenizer_config.json", about)

@@ -19,6 +19,7 @@ from torch import Tensor
 from regard.data.tokenizer import BEGIN, END, FOREIGN, PAD, Tokenizer
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
+from regard.interop.files import read_json, write_json
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 
@@ -179,7 +180,7 @@ def _is_order(piece: str) -> bool:
 
 def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
     """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
-    theirs = _read_json(folder / "config.json")
+    theirs = read_json(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
         raise ValueError(
             f"{folder}: has no model.safetensors. Pickled weights are not opened; to convert them, where you trust "
@@ -202,21 +203,12 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
             )
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         return config, weights, tokenizer, tokenizer
-    vocabularies = [_read_json(folder / "vocab.json")]
+    vocabularies = [read_json(folder / "vocab.json")]
     if (folder / "target_vocab.json").is_file():
-        vocabularies.append(_read_json(folder / "target_vocab.json"))
+        vocabularies.append(read_json(folder / "target_vocab.json"))
     source = make_tokenizer(_read_pieces(folder / "source.spm"), vocabularies[0], order.source)
     target = make_tokenizer(_read_pieces(folder / "target.spm"), vocabularies[-1], order.target)
     return config, weights, source, target
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's Marian?") from None
-    except ValueError:
-        raise ValueError(f"{path}: damaged, it is not JSON") from None
 
 
 def _read_pieces(path: Path) -> SentencePiece:
@@ -270,9 +262,9 @@ def write(
         "forced_eos_token_id": None,
         "bos_token_id": None,
     }
-    _write_json(folder / "config.json", about)
+    write_json(folder / "config.json", about)
     generation = {"pad_token_id": PAD, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
-    _write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
+    write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
     _write_tokenizers(folder, source, target)
 
 
@@ -285,14 +277,14 @@ def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> Non
             {piece.removeprefix(FOREIGN): number for number, (piece, _) in enumerate(engine["model"]["vocab"])}
             for engine in engines
         ]
-        _write_json(folder / "vocab.json", vocabularies[0])
+        write_json(folder / "vocab.json", vocabularies[0])
         separate = vocabularies[0] != vocabularies[1]
         if separate:
-            _write_json(folder / "target_vocab.json", vocabularies[1])
+            write_json(folder / "target_vocab.json", vocabularies[1])
         for name, engine in (("source.spm", engines[0]), ("target.spm", engines[1])):
             (folder / name).write_bytes(sentencepiece.write(_pieces(engine)))
         about = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, **specials}
-        _write_json(folder / "tokenizer_config.json", about)
+        write_json(folder / "tokenizer_config.json", about)
         return
     if source is not target:
         raise ValueError(
@@ -302,7 +294,7 @@ def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> Non
     engine.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])
     engine.save(str(folder / "tokenizer.json"))
     specials.pop("unk_token")  # every text has its bytes
-    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **specials})
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **specials})
 
 
 def _pieces(engine: Mapping[str, Any]) -> SentencePiece:
@@ -312,7 +304,3 @@ def _pieces(engine: Mapping[str, Any]) -> SentencePiece:
     steps = {step["type"]: step for step in engine["normalizer"]["normalizers"]}
     charsmap = base64.b64decode(steps["Precompiled"]["precompiled_charsmap"]) if "Precompiled" in steps else b""
     return SentencePiece(pieces, charsmap, "Replace" in steps)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -11,14 +11,14 @@ from regard.data.batches import in_batches
 from regard.data.sequences import Encoded
 from regard.data.wordpiece import END, WordPiece
 from regard.explain.reading import Reading, Saying, Stream
-from regard.explain.view import Kind, View
+from regard.explain.view import Looked
 
 Join = Literal["mean", "sum", "concatenate"]
 Pool = Literal["mean", "cls", "max"]
 NOTHING = Stream((), (), (), ())
 
 
-class Encoder:
+class Encoder(Looked):
     """A BERT, whatever its head, that reads texts."""
 
     def __init__(self, model: nn.Module, tokenizer: WordPiece) -> None:
@@ -100,19 +100,6 @@ class Encoder:
         encoded = self.read(text)
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
         return Reading(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
-
-    def look(
-        self,
-        text: str,
-        said: str | None = None,
-        *,
-        kind: Kind = "matrix",
-        layer: str | None = None,
-        head: int | None = None,
-        words: bool = True,
-    ) -> View:
-        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
-        return View(self.reading(text, said), kind, layer, head, words)
 
     def alternatives(self, _text: str, _count: int) -> Sequence[Saying]:
         """It writes no text of its own."""

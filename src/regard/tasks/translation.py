@@ -17,7 +17,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.explain.alignment import Alignment, align
 from regard.explain.reading import Reading, Stream
-from regard.explain.view import Kind, View
+from regard.explain.view import Looked
 from regard.models.interface import Autoregressive
 
 
@@ -64,7 +64,7 @@ class Translation:
     """What it was written with."""
 
 
-class Translator:
+class Translator(Looked):
     """A model with its tokenizers."""
 
     def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
@@ -183,19 +183,6 @@ class Translator:
             said = self.translate([text])[0][0].tokens
         target = self.target.encode([said])[0] if isinstance(said, str) else said
         return self._reading(source, target)
-
-    def look(
-        self,
-        text: str,
-        translation: str | None = None,
-        *,
-        kind: Kind = "matrix",
-        layer: str | None = None,
-        head: int | None = None,
-        words: bool = True,
-    ) -> View:
-        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
-        return View(self.reading(text, translation), kind, layer, head, words)
 
     @torch.no_grad()
     def grow(self, text: str) -> Iterator[str]:

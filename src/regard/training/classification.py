@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from regard import library
 from regard.data.batches import Batches
@@ -20,7 +19,7 @@ from regard.recipe import Recipe
 from regard.tasks import classification
 from regard.training.claim import claim_text
 from regard.training.report import Say
-from regard.training.task import Summed
+from regard.training.task import Summed, listed
 from regard.training.vocabulary import fitted, wordpiece
 
 
@@ -40,6 +39,7 @@ class ClassificationTask:
         if data.most is not None and data.most < len(examples):
             examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.most).astype(int)]
         self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(map(_texts, examples)), say)
+        self.tokenizers = (self.tokenizer,)
         labels = self.question.labels
         train, self.valid_texts = (
             Labelled(self.tokenizer, part, labels, data.longest, str(path))
@@ -89,12 +89,9 @@ class ClassificationTask:
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Loss and metrics on the validation texts."""
-        title = f"On {len(self.valid_texts.answers):,} validation texts of the task {self.question.name}:"
-        return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
-
-    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
-        """Writes the model."""
-        library.save(folder, self.config, weights, (self.tokenizer,), card)
+        return listed(
+            f"On {len(self.valid_texts.answers):,} validation texts of the task {self.question.name}:", values
+        )
 
 
 def _texts(example: Example) -> list[str]:

@@ -353,7 +353,7 @@ class Training:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
         lines += self.task.card(values) if values else []
         lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
-        self.task.save(folder, weights, "\n".join(lines))
+        library.save(folder, self.task.config, weights, self.task.tokenizers, "\n".join(lines))
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:

@@ -7,8 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from regard import library
 from regard.data.batches import Batches
 from regard.data.corpus import file_hash
@@ -20,7 +18,7 @@ from regard.recipe import Recipe
 from regard.tasks.pretraining import next_loss, word_loss
 from regard.training.claim import claim_text
 from regard.training.report import Say
-from regard.training.task import Summed, means
+from regard.training.task import Summed, listed, means
 from regard.training.vocabulary import fitted, wordpiece
 
 
@@ -41,6 +39,7 @@ class PretrainingTask:
                 f"set model.context={data.longest}, or data.longest={model.context}"
             )
         self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(data.documents(valid=False)), say)
+        self.tokenizers = (self.tokenizer,)
         self.counts: list[dict[str, Any]] = []
         self.examples = []
         for what, valid in (("training", False), ("validation", True)):
@@ -48,12 +47,17 @@ class PretrainingTask:
             documents, tokens = len(sentences.documents) - 1, int(sentences.begins[-1])
             self.counts.append({"text": what, "documents": documents, "sentences": len(sentences), "tokens": tokens})
             say(f"{what}: {documents:,} documents, {len(sentences):,} sentences, {tokens:,} tokens")
-            asked = (data.masked, data.whole_words, data.short, data.next_sentence)
-            names = ("masked", "whole_words", "short", "next_sentence")
-            options: dict[str, Any] = dict(zip(names, asked, strict=True))
-            seed = 0 if valid else recipe.seed
             self.examples.append(
-                PretrainingExamples(sentences, self.tokenizer, longest=data.longest, seed=seed, **options)
+                PretrainingExamples(
+                    sentences,
+                    self.tokenizer,
+                    longest=data.longest,
+                    masked=data.masked,
+                    whole_words=data.whole_words,
+                    short=data.short,
+                    next_sentence=data.next_sentence,
+                    seed=0 if valid else recipe.seed,
+                )
             )
         self.batches, self.valid = (
             Batches(examples, recipe.train.batch_tokens, seed, recipe.train.batch_size)
@@ -94,8 +98,4 @@ class PretrainingTask:
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Losses and accuracies of masked words (mlm) and next sentences (nsp)."""
-        return ["On text kept from training:", "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
-
-    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
-        """Writes the model."""
-        library.save(folder, self.config, weights, (self.tokenizer,), card)
+        return listed("On text kept from training:", values)

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from regard import library
 from regard.data.batches import Batches
 from regard.data.conllu import Sentence
@@ -22,7 +20,7 @@ from regard.recipe import Recipe, WordsConfig
 from regard.tasks import tagging
 from regard.training.claim import claim_text
 from regard.training.report import Say
-from regard.training.task import Summed, means
+from regard.training.task import Summed, listed, means
 from regard.training.vocabulary import fitted, wordpiece
 
 
@@ -57,6 +55,7 @@ class TaggingTask:
             self.tokenizer = self._words(sentences)
             self.config = replace(model, sizes=self.tokenizer.sizes, labels=self.labels)
             examples = TaggedWords
+        self.tokenizers = (self.tokenizer,)
         train, valid = (
             examples(self.tokenizer, part, self.labels, data.longest) for part in (sentences, self.valid_sentences)
         )
@@ -110,9 +109,4 @@ class TaggingTask:
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Loss and scores on the validation sentences."""
-        title = f"On {len(self.valid_sentences):,} validation sentences:"
-        return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
-
-    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
-        """Writes the model."""
-        library.save(folder, self.config, weights, (self.tokenizer,), card)
+        return listed(f"On {len(self.valid_sentences):,} validation sentences:", values)

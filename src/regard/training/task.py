@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -29,6 +28,8 @@ class Task(Protocol):
 
     batches: Batches[Any]
     valid: Batches[Any]
+    tokenizers: tuple[Any, ...]
+    """That the model's folder is to hold."""
     verb: str
     """What the model can then be asked for on the command line."""
     counts: list[dict[str, Any]]
@@ -58,9 +59,10 @@ class Task(Protocol):
         """What a model's card says of it, as lines."""
         ...
 
-    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
-        """Writes a model's folder."""
-        ...
+
+def listed(title: str, values: Mapping[str, float]) -> list[str]:
+    """Values as lines of a card."""
+    return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
 
 
 class Tally:

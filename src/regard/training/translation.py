@@ -7,8 +7,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from regard import library
 from regard.data.batches import Batches
 from regard.data.corpus import Corpus, chunks, encoded
@@ -21,7 +19,7 @@ from regard.recipe import BytesConfig, Recipe
 from regard.tasks import translation
 from regard.training.claim import claim_text
 from regard.training.report import Say
-from regard.training.task import Summed, means
+from regard.training.task import Summed, listed, means
 
 SAMPLE = 2_000_000  # pairs that a tokenizer learns from at most
 BLEU_SENTENCES = 200
@@ -41,7 +39,7 @@ class TranslationTask:
         parts, valid_parts = data.parts(), data.valid_parts()
         keys = [part.key for part in (*parts, *valid_parts)]
         claim_text(Path(recipe.run), [*keys, *library.fingerprints(recipe.init)])
-        self.source, self.target = self._tokenizers(parts)
+        self.source, self.target = self.tokenizers = self._tokenizers(parts)
         corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
         valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
         if not any(len(corpus) for corpus, _ in valid):
@@ -117,11 +115,5 @@ class TranslationTask:
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """The scores with their signatures."""
-        count = len(self.valid_pairs)
-        lines = [f"Loss a token on all validation pairs; scores of greedy search on {count} of them:", ""]
-        lines += [f"- {name}: {value:.3f}" for name, value in values.items()]
-        return lines + [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()]
-
-    def save(self, folder: Path, weights: Mapping[str, Tensor], card: str) -> None:
-        """Writes the translator."""
-        library.save(folder, self.config, weights, (self.source, self.target), card)
+        title = f"Loss a token on all validation pairs; scores of greedy search on {len(self.valid_pairs)} of them:"
+        return listed(title, values) + [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()]

@@ -1,0 +1,37 @@
+"""What all tokenizers have in common that the library `tokenizers` computes for: a file, and a number of tokens."""
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+from tokenizers import Tokenizer as Engine
+
+
+class EngineTokenizer:
+    """A tokenizer around the library's engine."""
+
+    called: ClassVar = "a tokenizer"
+    """In errors."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads what `save` wrote."""
+        try:
+            return cls(Engine.from_file(str(path)))
+        except Exception as error:  # the library raises no narrower one
+            raise ValueError(f"{path}: not {cls.called} ({error})") from None
+
+    def save(self, path: Path) -> None:
+        """Writes the tokenizer as one JSON file."""
+        path.write_text(self.to_json(), "utf-8")
+
+    def to_json(self) -> str:
+        """The tokenizer as JSON text."""
+        return self.engine.to_str()
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens."""
+        return self.engine.get_vocab_size()

@@ -17,27 +17,30 @@ from torch import Tensor, nn
 
 from regard.config import Config, parse
 from regard.data.corpus import file_hash
+from regard.data.gpt import TextTokenizer
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
-from regard.interop import bert, marian
+from regard.interop import bert, gpt2, marian
 from regard.models.bert import BertConfig, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.classification import Classifier
+from regard.tasks.completion import Completer
 from regard.tasks.encoding import Encoder
 from regard.tasks.pretraining import Guesser
 from regard.tasks.tagging import PieceTagger, WordTagger
 from regard.tasks.translation import Translator
 
 TranslatorConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
-AnyModelConfig = TranslatorConfig | BertConfig | TaggerConfig
+AnyModelConfig = TranslatorConfig | BertConfig | TaggerConfig | Gpt2Config
 ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
-AnyTokenizer = Tokenizer | WordPiece | Words
-TOKENIZERS: dict[str, type[AnyTokenizer]] = {"bert": WordPiece, "tagger": Words}
+AnyTokenizer = Tokenizer | WordPiece | Words | TextTokenizer
+TOKENIZERS: dict[str, type[AnyTokenizer]] = {"bert": WordPiece, "tagger": Words, "gpt2": TextTokenizer}
 """By the kind of model; all others have one for their source and one for their target, which may be the same."""
 ENCODERS: dict[str, type[Encoder]] = {
     "pretraining": Guesser,
@@ -46,7 +49,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     "tagging": PieceTagger,
 }
 """What a BERT does, by its head; any other gives vectors."""
-Opened = Translator | Encoder | WordTagger
+Opened = Translator | Encoder | WordTagger | Completer
 AnOpened = TypeVar("AnOpened", bound=Opened)
 HUGGING_FACE = "hf:"
 ASSETS = Path(__file__).parent / "assets"
@@ -194,7 +197,11 @@ def _read_hugging_face(folder: Path) -> Contents:
         raise ValueError(f"{path}: damaged, it is not a model's config") from None
     if kind is None and any(str(name).startswith("Bert") for name in about.get("architectures") or ()):
         kind = "bert"  # the first of them did not say
-    readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {"bert": bert.read, "marian": marian.read}
+    readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {
+        "bert": bert.read,
+        "gpt2": gpt2.read,
+        "marian": marian.read,
+    }
     if kind not in readers:
         raise ValueError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")
     config, weights, *tokenizers = readers[kind](folder)
@@ -218,7 +225,7 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
         save(folder, contents.config, weights, contents.tokenizers, text)
         return
     config = contents.config
-    writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write}
+    writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write, "gpt2": gpt2.write}
     if config.kind not in writers:
         raise ValueError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
 
@@ -252,4 +259,5 @@ def ready(model: Any, tokenizers: Sequence[Any]) -> Opened:
     config = model.config
     if isinstance(config, BertConfig):
         return ENCODERS.get(config.head.kind, Encoder)(model, *tokenizers)
-    return WordTagger(model, *tokenizers) if isinstance(config, TaggerConfig) else Translator(model, *tokenizers)
+    others: dict[str, type[Opened]] = {"tagger": WordTagger, "gpt2": Completer}
+    return others.get(config.kind, Translator)(model, *tokenizers)

@@ -12,15 +12,18 @@ from regard import library
 from regard.config import Config, ConfigError, Natural, Positive, Problem, Rate, override, parse, read_toml
 from regard.data import tokenizer
 from regard.data.documents import DocumentsConfig
+from regard.data.gpt import Characters
 from regard.data.labelled import GlueConfig, TableConfig
 from regard.data.sources import DatesConfig, ParallelConfig
 from regard.data.tagged import ConlluConfig
+from regard.data.windows import TextConfig
 from regard.models.bert import BertConfig
+from regard.models.gpt2 import Gpt2Config
 from regard.models.tagger import TaggerConfig
 from regard.recipes import find
 
 DataConfig = Annotated[
-    ParallelConfig | DatesConfig | DocumentsConfig | GlueConfig | TableConfig | ConlluConfig,
+    ParallelConfig | DatesConfig | DocumentsConfig | GlueConfig | TableConfig | ConlluConfig | TextConfig,
     Field(discriminator="kind"),
 ]
 Number = Annotated[float, Field(gt=0)]
@@ -57,14 +60,35 @@ class WordsConfig(Config):
     """A word that was seen less often is unknown."""
 
 
-TokenizerConfig = Annotated[BytesConfig | WordPieceConfig | WordsConfig, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True)
+class CharactersConfig(Config):
+    """Each character of a text by itself."""
+
+    kind: Literal["characters"] = "characters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BytePairsConfig(Config):
+    """Any text, as bytes that are put together the way GPT-2 does."""
+
+    kind: Literal["byte_pairs"] = "byte_pairs"
+    vocab_size: Positive = 8000
+    files: str | None = None
+    """A folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
+    vocabulary is learnt."""
+
+
+TokenizerConfig = Annotated[
+    BytesConfig | WordPieceConfig | WordsConfig | CharactersConfig | BytePairsConfig, Field(discriminator="kind")
+]
 MODELS = {
     **dict.fromkeys(("parallel", "dates"), ("transformer", "rnn_seq2seq", "conv_seq2seq")),
     **dict.fromkeys(("documents", "glue", "table"), ("bert",)),
     "conllu": ("bert", "tagger"),
+    "text": ("gpt2",),
 }
 """Which kinds of models learn from which kinds of data."""
-READS = {"bert": ("wordpiece",), "tagger": ("words",)}
+READS = {"bert": ("wordpiece",), "tagger": ("words",), "gpt2": ("characters", "byte_pairs")}
 """What each kind of model reads; all others read bytes."""
 
 
@@ -143,7 +167,7 @@ class Recipe(Config):
         known = READS.get(kind, ("bpe", "unigram"))
         if self.tokenizer.kind not in known:
             yield Problem("tokenizer.kind", f"a model of kind '{kind}' reads {' or '.join(known)}", self.tokenizer.kind)
-        elif not isinstance(self.tokenizer, WordsConfig):
+        elif not isinstance(self.tokenizer, WordsConfig | CharactersConfig):
             for name in ("vocab_size", "source_vocab_size"):
                 size = getattr(self.model, name, None)
                 if size is not None and size != self.tokenizer.vocab_size and self.init is None:
@@ -182,6 +206,8 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
             if text["kind"] == "words":
                 # the least there can be, until the data have been read
                 model = {"sizes": [2, 2, 2], "labels": ["", "_"], **model}
+            elif text["kind"] == "characters":
+                model = {"vocab_size": 1, **model}
             else:
                 # a model has the vocabulary of its tokenizer
                 size = text.get("vocab_size", BytesConfig.vocab_size)
@@ -197,15 +223,21 @@ def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
     init = model["init"]
     if not isinstance(init, str):
         raise ConfigError([Problem("model.init", "should be the name or folder of a model", init)], str(path))
-    config = library.read(init).config
+    contents = library.read(init)
     changes = {key: value for key, value in model.items() if key != "init"}
-    return {"init": init, "tokenizer": _tokenizer(config), "model": {**json.loads(config.to_json()), **changes}}
+    known = json.loads(contents.config.to_json())
+    return {"init": init, "tokenizer": _tokenizer(contents), "model": {**known, **changes}}
 
 
-def _tokenizer(config: library.AnyModelConfig) -> dict[str, Any]:
+def _tokenizer(contents: library.Contents) -> dict[str, Any]:
     """What the tokenizer of a model is like."""
+    config = contents.config
     if isinstance(config, TaggerConfig):
         return {"kind": "words"}
     if isinstance(config, BertConfig):
         return {"kind": "wordpiece", "vocab_size": config.vocab_size}
+    if isinstance(contents.tokenizers[0], Characters):
+        return {"kind": "characters"}
+    if isinstance(config, Gpt2Config):
+        return {"kind": "byte_pairs", "vocab_size": config.vocab_size}
     return {"kind": "bpe", "vocab_size": config.vocab_size, "joint": config.source_vocab_size is None}

@@ -6,57 +6,170 @@ import pytest
 from regard.data.glue import TASKS, find, read
 from regard.data.tables import Example
 
-# A line or two of each file as GLUE gives it (less some columns), with bars for tabs; what is read; and its test file.
+# Files of each task with the columns of GLUE's own, bars for tabs: for each set the name of the file, its first line,
+# and lines of our own with what must be read of them. Quotes are text, whether they are closed or not.
+PARSES = "sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
+MNLI = f"index|promptID|pairID|genre|{PARSES}|sentence1|sentence2"
+FIVE = "label1|label2|label3|label4|label5|gold_label"
 OFFICIAL = {
-    "cola": (
-        "gj04|1||Our friends won't buy this.\nc-05|0|*|They drank the pub.",
-        [("Our friends won't buy this.", None, "acceptable"), ("They drank the pub.", None, "unacceptable")],
-        "index|sentence\n0|They drank the pub.",
+    ("cola", "train"): (
+        "CoLA/train.tsv",
+        None,
+        {
+            'gj04|1||Ann read "Emma" twice.': ('Ann read "Emma" twice.', None, "acceptable"),
+            "c-05|0|*|Ann the book read her.": ("Ann the book read her.", None, "unacceptable"),
+        },
     ),
-    "sst2": (
-        "sentence|label\na charming journey |1\nbleak and desperate |0",
-        [("a charming journey ", None, "positive"), ("bleak and desperate ", None, "negative")],
-        "index|sentence\n0|bleak and desperate ",
+    ("cola", "dev"): (
+        "CoLA/dev.tsv",
+        None,
+        {
+            'gj04|0|*|"Him came.': ('"Him came.', None, "unacceptable"),
+            "gj04|1||He came.": ("He came.", None, "acceptable"),
+        },
     ),
-    "mrpc": (
-        '\ufeffQuality|#1 ID|#2 ID|#1 String|#2 String\n1|702876|702977|He "said so .|So he said .\n0|1|2|A .|B .',
-        [('He "said so .', "So he said .", "equivalent"), ("A .", "B .", "not_equivalent")],
-        "index|#1 ID|#2 ID|#1 String|#2 String\n0|1|2|A .|B .",
+    ("cola", "test"): (
+        "CoLA/test.tsv",
+        "index|sentence",
+        {'0|Bo said "no".': ('Bo said "no".', None, None), "1|Bo no.": ("Bo no.", None, None)},
     ),
-    "qqp": (
-        "id|qid1|qid2|question1|question2|is_duplicate\n1|2|3|How?|In what way?|1\n2|3|4|Who?|Why?|0",
-        [("How?", "In what way?", "duplicate"), ("Who?", "Why?", "not_duplicate")],
-        "id|question1|question2\n0|Who?|Why?",
+    ("sst2", "dev"): (
+        "SST-2/dev.tsv",
+        "sentence|label",
+        {
+            "a `` warm '' little film |1": ("a `` warm '' little film ", None, "positive"),
+            '" dull |0': ('" dull ', None, "negative"),
+        },
     ),
-    "stsb": (
-        "index|year|sentence1|sentence2|score\n0|2012|A plane.|A plane!|5.000\n1|2012|A plane.|A cat.|0.25",
-        [("A plane.", "A plane!", "5.000"), ("A plane.", "A cat.", "0.25")],
-        "index|year|sentence1|sentence2\n0|2012|A plane.|A cat.",
+    ("sst2", "test"): (
+        "SST-2/test.tsv",
+        "index|sentence",
+        {'0|" dull': ('" dull', None, None), "1|warm": ("warm", None, None)},
     ),
-    "mnli": (
-        "sentence1|sentence2|label1|gold_label\nHe ran.|He moved.|x|entailment\nHe ran.|He sat.|x|contradiction",
-        [("He ran.", "He moved.", "entailment"), ("He ran.", "He sat.", "contradiction")],
-        "index|sentence1|sentence2\n0|He ran.|He sat.",
+    ("mrpc", "train"): (
+        "MRPC/train.tsv",
+        "\ufeffQuality|#1 ID|#2 ID|#1 String|#2 String",
+        {
+            '1|70|71|" We won , " he said .|He said : " We won .': (
+                '" We won , " he said .',
+                'He said : " We won .',
+                "equivalent",
+            ),
+            "0|72|73|It rose .|It fell .\r": ("It rose .", "It fell .", "not_equivalent"),
+        },
     ),
-    "qnli": (
-        "index|question|sentence|label\n0|Who?|Ann did.|entailment\n1|When?|She did.|not_entailment",
-        [("Who?", "Ann did.", "entailment"), ("When?", "She did.", "not_entailment")],
-        "index|question|sentence\n0|When?|She did.",
+    ("mrpc", "test"): (
+        "MRPC/test.tsv",
+        "\ufeffindex|#1 ID|#2 ID|#1 String|#2 String",
+        {'0|1|0|" It rose .|It fell .': ('" It rose .', "It fell .", None)},
     ),
-    "rte": (
-        "index|sentence1|sentence2|label\n0|It rains.|It is wet.|entailment\n1|It rains.|It is dry.|not_entailment",
-        [("It rains.", "It is wet.", "entailment"), ("It rains.", "It is dry.", "not_entailment")],
-        "index|sentence1|sentence2\n0|It rains.|It is dry.",
+    ("qqp", "train"): (
+        "QQP/train.tsv",
+        "id|qid1|qid2|question1|question2|is_duplicate",
+        {
+            '10|1|0|What is "tea"?|What does "tea mean?|1': ('What is "tea"?', 'What does "tea mean?', "duplicate"),
+            "11|0|1|Who came?|Why?|0": ("Who came?", "Why?", "not_duplicate"),
+        },
     ),
-    "wnli": (
-        "index|sentence1|sentence2|label\n0|I hit it.|It was hit.|1\n1|I hit it.|I was hit.|0",
-        [("I hit it.", "It was hit.", "entailment"), ("I hit it.", "I was hit.", "not_entailment")],
-        "index|sentence1|sentence2\n0|I hit it.|I was hit.",
+    ("qqp", "test"): (
+        "QQP/test.tsv",
+        "id|question1|question2",
+        {'0|"Who|Why?': ('"Who', "Why?", None), "1|How?|How so?": ("How?", "How so?", None)},
     ),
-    "ax": (
-        "Logic|Domain|Premise|Hypothesis|Label\n|News|The cat sat.|The cat did not sit.|contradiction",
-        [("The cat sat.", "The cat did not sit.", "contradiction")],
-        "index|sentence1|sentence2\n0|The cat sat.|The cat did not sit.",
+    ("stsb", "dev"): (
+        "STS-B/dev.tsv",
+        "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2|score",
+        {
+            '0|main-news|a|2015|4|none|none|A "big" dog.|A dog|4.250': ('A "big" dog.', "A dog", "4.250"),
+            '1|main-news|b|2015|5|x|y|A dog."|A car.|0.000': ('A dog."', "A car.", "0.000"),
+        },
+    ),
+    ("stsb", "test"): (
+        "STS-B/test.tsv",
+        "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2",
+        {'0|main-news|a|2015|4|x|y|A dog."|A car.': ('A dog."', "A car.", None)},
+    ),
+    ("mnli", "train"): (
+        "MNLI/train.tsv",
+        f"{MNLI}|label1|gold_label",
+        {
+            '0|3|3e|fiction|( a )|( b )|(A)|(B)|"Go!" he said.|He spoke.|neutral|entailment': (
+                '"Go!" he said.',
+                "He spoke.",
+                "entailment",
+            ),
+            '1|3|3c|fiction|( a )|( b )|(A)|(B)|"Go|He sat.|neutral|contradiction': ('"Go', "He sat.", "contradiction"),
+        },
+    ),
+    ("mnli", "dev"): (
+        "MNLI/dev_matched.tsv",
+        f"{MNLI}|{FIVE}",
+        {
+            "0|4|4n|travel|( a )|( b )|(A)|(B)|He left.|He took a bus.|entailment|neutral|neutral|neutral|entailment|"
+            "neutral": ("He left.", "He took a bus.", "neutral")
+        },
+    ),
+    ("mnli", "test"): ("MNLI/test_matched.tsv", MNLI, {'0|5|5|x|( a )|( b )|(A)|(B)|"A.|B.': ('"A.', "B.", None)}),
+    ("mnli-mm", "dev"): (
+        "MNLI/dev_mismatched.tsv",
+        f"{MNLI}|{FIVE}",
+        {
+            '0|6|6c|letters|( a )|( b )|(A)|(B)|"It" rains.|It is dry.|neutral|contradiction|contradiction|neutral|'
+            "neutral|contradiction": ('"It" rains.', "It is dry.", "contradiction")
+        },
+    ),
+    ("mnli-mm", "test"): (
+        "MNLI/test_mismatched.tsv",
+        MNLI,
+        {"0|7|7|x|( a )|( b )|(A)|(B)|C.|D.": ("C.", "D.", None)},
+    ),
+    ("qnli", "dev"): (
+        "QNLI/dev.tsv",
+        "index|question|sentence|label",
+        {
+            '0|Who wrote "Emma"?|Austen did.|entailment': ('Who wrote "Emma"?', "Austen did.", "entailment"),
+            '1|When?|"She did.|not_entailment': ("When?", '"She did.', "not_entailment"),
+        },
+    ),
+    ("qnli", "test"): ("QNLI/test.tsv", "index|question|sentence", {'0|When?|"She did.': ("When?", '"She did.', None)}),
+    ("rte", "dev"): (
+        "RTE/dev.tsv",
+        "index|sentence1|sentence2|label",
+        {
+            '0|"It rains," said Bo.|Bo spoke.|entailment': ('"It rains," said Bo.', "Bo spoke.", "entailment"),
+            '1|It rains."|It is dry.|not_entailment': ('It rains."', "It is dry.", "not_entailment"),
+        },
+    ),
+    ("rte", "test"): ("RTE/test.tsv", "index|sentence1|sentence2", {'0|It rains."|Dry.': ('It rains."', "Dry.", None)}),
+    ("wnli", "dev"): (
+        "WNLI/dev.tsv",
+        "index|sentence1|sentence2|label",
+        {
+            '0|The "ball" hit it and it broke.|It broke.|1': (
+                'The "ball" hit it and it broke.',
+                "It broke.",
+                "entailment",
+            ),
+            '1|"It broke.|The ball broke.|0': ('"It broke.', "The ball broke.", "not_entailment"),
+        },
+    ),
+    ("wnli", "test"): ("WNLI/test.tsv", "index|sentence1|sentence2", {'0|"It.|A ball.': ('"It.', "A ball.", None)}),
+    ("ax", "dev"): (
+        "AX/diagnostic-full.tsv",
+        "Lexical Semantics|Predicate-Argument Structure|Logic|Knowledge|Domain|Premise|Hypothesis|Label",
+        {
+            '||Negation||News|Bo "slept".|Bo did not sleep.|contradiction': (
+                'Bo "slept".',
+                "Bo did not sleep.",
+                "contradiction",
+            ),
+            'Quantifiers||||News|"All slept.|Bo slept.|neutral': ('"All slept.', "Bo slept.", "neutral"),
+        },
+    ),
+    ("ax", "test"): (
+        "diagnostic/diagnostic.tsv",
+        "index|sentence1|sentence2",
+        {'0|"All slept.|Bo slept.': ('"All slept.', "Bo slept.", None), "1|A.|B.": ("A.", "B.", None)},
     ),
 }
 
@@ -68,13 +181,18 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_each_task_is_read_as_glue_gives_it(tmp_path: Path, name) -> None:
-    labelled, expected, test = OFFICIAL[name]
-    assert list(read(TASKS[name], written(tmp_path / "dev.tsv", labelled))) == [Example(*row) for row in expected]
-    first, second, _ = expected[-1]
-    unlabelled = read(TASKS[name], written(tmp_path / "test.tsv", test), labelled=False)
-    assert list(unlabelled) == [Example(first, second, None)]
+@pytest.mark.parametrize(("name", "split"), OFFICIAL)
+def test_each_set_is_found_and_read_as_glue_gives_it(tmp_path: Path, name, split) -> None:
+    file, header, examples = OFFICIAL[name, split]
+    path = written(tmp_path / file, "\n".join([*([] if header is None else [header]), *examples]))
+    assert find(tmp_path, TASKS[name], split) == path
+    found = list(read(TASKS[name], path, labelled=split != "test"))
+    assert found == [Example(*expected) for expected in examples.values()]
+
+
+def test_every_task_is_read_with_labels_and_without() -> None:
+    for split in ("labelled", "test"):
+        assert {name for name, part in OFFICIAL if (part == "test") == (split == "test")} == set(TASKS)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -108,7 +226,7 @@ def test_a_similarity_off_the_scale_is_named(tmp_path: Path, score) -> None:
 
 
 def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
-    path = written(tmp_path / "dev.tsv", OFFICIAL["mnli"][2])
+    path = written(tmp_path / "dev.tsv", "index|sentence1|sentence2\n0|He ran.|He sat.")
     with pytest.raises(ValueError, match=r"no column 'label'; there are 'index', 'sentence1', 'sentence2'"):
         list(read(TASKS["mnli"], path))
 

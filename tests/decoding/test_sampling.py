@@ -44,10 +44,51 @@ P = [0.1, 0.4, 0.2, 0.3]
         ({"top_p": 0.75}, [0, 4 / 9, 2 / 9, 3 / 9]),
         ({"top_p": 0.01}, [0, 1, 0, 0]),
         ({"top_p": 0.95, "top_k": 2}, [0, 4 / 7, 0, 3 / 7]),
+        ({"min_p": 0.6}, [0, 4 / 7, 0, 3 / 7]),
+        (
+            {"min_p": 0.6, "temperature": 2.0},
+            [0, 2 / (2 + 3**0.5 + 2**0.5), *(x**0.5 / (2 + 3**0.5 + 2**0.5) for x in (2, 3))],
+        ),
+        ({"min_p": 1.0}, [0, 1, 0, 0]),
+        ({"temperature": 1e-310}, [0, 1, 0, 0]),
     ],
 )
 def test_tokens_are_drawn_by_their_probability(how, expected) -> None:
     assert shares(Sampling(BEGIN, END, **how), P) == pytest.approx(expected, abs=1e-3)
+
+
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=12),
+    st.sampled_from([0.3, 1.0, 2.0]),
+    st.integers(1, 12),
+    st.floats(0.01, 1.0),
+    st.floats(0.0, 1.0),
+)
+def test_what_can_be_drawn_is_what_every_limit_keeps(weights, temperature, top_k, top_p, min_p) -> None:
+    how = Sampling(BEGIN, END, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    drawn = {token for token, share in enumerate(shares(how, weights, 3000)) if share}
+    heated = [weight ** (1 / temperature) for weight in weights]
+    p = [x / sum(heated) for x in heated]
+    order = sorted(range(len(p)), key=lambda i: -p[i])
+    before = {i: sum(p[j] for j in order[:place]) for place, i in enumerate(order)}
+    slack = 1e-9  # where a limit is met to the digit, either answer is right
+
+    def kept(slack: float) -> set[int]:
+        likely = {i for i in p_of if before[i] < top_p + slack and p[i] >= min_p * max(p) - slack}
+        return likely & set(order[:top_k]) | {order[0]}
+
+    p_of = range(len(p))
+    assert drawn <= kept(slack)
+    assert {i for i in kept(-slack) if p[i] > 1e-3} <= drawn  # what is less likely may lie between two numbers
+
+
+@given(st.lists(st.floats(-5, 5), min_size=4, max_size=4), st.lists(st.integers(0, 3)), st.floats(0.5, 3))
+def test_what_was_there_already_has_its_logit_divided_or_multiplied(logits, text, repetition) -> None:
+    how = Sampling(BEGIN, END, repetition=repetition)
+    changed = how.penalised(torch.tensor([logits, logits], dtype=torch.float64), [text, []])
+    expected = [x if i not in text else x / repetition if x > 0 else x * repetition for i, x in enumerate(logits)]
+    assert changed[0].tolist() == pytest.approx(expected)
+    assert changed[1].tolist() == logits
 
 
 def test_the_largest_number_that_can_be_drawn_is_a_token_that_is_kept() -> None:
@@ -78,7 +119,70 @@ def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
     for row, length in enumerate([4, 2]):
         (alone,) = Sampling(BEGIN, END, tries=attempt + 1, seed=seed).search(model, source[row : row + 1, :length], [8])
         assert together[row][attempt].tokens == alone[-1].tokens
+        (other,) = Sampling(BEGIN, END, seed=seed + attempt).search(model, source[row : row + 1, :length], [8])
+        assert together[row][attempt].tokens == other[0].tokens
     assert len({hypothesis.tokens for hypothesis in together[0]}) > 1
+
+
+@settings(max_examples=10)
+@given(seeds)
+@torch.no_grad()
+def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> None:
+    model, source = make(seed), padded_tokens([4], VOCABULARY)
+    ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition=3.0).search(model, source, [6], before=[[5]])
+    logits = model(source, torch.tensor([[BEGIN, *found.tokens]]))[0]
+    said = found.tokens if found.cut else (*found.tokens, END)
+    for i, token in enumerate(said):
+        changed = [
+            x if t not in {5, *said[:i]} else x / 3 if x > 0 else x * 3 for t, x in enumerate(logits[i].tolist())
+        ]
+        assert token == max(range(VOCABULARY), key=changed.__getitem__)
+    logs = logits.log_softmax(-1)
+    assert found.token_scores == pytest.approx([float(logs[i, t]) for i, t in enumerate((*found.tokens, END))])
+
+
+@settings(max_examples=10)
+@given(seeds)
+def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
+    model, source = make(seed), padded_tokens([4, 2], VOCABULARY)
+    how = Sampling(BEGIN, END, tries=4, seed=seed)
+    free = how.search(model, source, [8, 8])
+    halted = how.search(model, source, [8, 8], stopped=lambda tokens: tokens[-1] == 5)
+    for one, other in zip(free, halted, strict=True):
+        for whole, part in zip(one, other, strict=True):
+            length = whole.tokens.index(5) + 1 if 5 in whole.tokens else None
+            assert part.tokens == whole.tokens[:length]
+            assert part.stopped == (5 in whole.tokens)
+            assert len(part.token_scores) == len(part.tokens) + (not part.stopped)
+            assert part.token_scores == pytest.approx(whole.token_scores[:length])
+
+
+def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None:
+    copied: list[list[int]] = []
+
+    class State:
+        def reorder(self, index: torch.Tensor) -> "State":
+            copied.append(index.tolist())
+            return self
+
+    class Counting:
+        """Of each row, says one more than its last token."""
+
+        def start(self, _inputs: torch.Tensor) -> State:
+            return State()
+
+        def step(self, tokens: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+            return torch.nn.functional.one_hot(tokens + 1, 20) * 9.0, state
+
+    nothing = torch.zeros(3, 0, dtype=torch.long)
+    how = Sampling(BEGIN, 9, temperature=0.0)
+    drawn = [(x.sentence, x.token) for x in how.draw(Counting(), nothing, [9, 2, 9], stopped=lambda x: len(x) == 4)]
+    assert drawn == [
+        (0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (0, 4), (1, 9), (2, 4), (0, 5), (2, 5),
+    ]  # fmt: skip
+    assert copied == [[0, 2]]
+    list(Sampling(BEGIN, 9, tries=2, temperature=0.0).draw(Counting(), nothing[:1], [3]))
+    assert copied[1:] == [[0, 0]]
 
 
 def test_a_prefix_is_kept_and_its_probability_counted() -> None:
@@ -99,6 +203,11 @@ def test_nothing_to_write_is_nothing_written() -> None:
     [
         ({"tries": 0}, "at least one try"),
         ({"temperature": -1.0}, "temperature is at least 0"),
+        ({"temperature": math.nan}, "temperature is at least 0, got nan"),
+        ({"min_p": -0.1}, "min-p is a share from 0 to 1, got -0.1"),
+        ({"min_p": 1.1}, "min-p is a share from 0 to 1, got 1.1"),
+        ({"repetition": 0.0}, "a repetition penalty is above 0, and 1 for none, got 0.0"),
+        ({"seed": -1}, "a seed is from 0 to 4294967295, got -1"),
         ({"top_k": 0}, "top-k keeps at least one token, got 0"),
         ({"top_p": 0.0}, "top-p is a probability above 0 and at most 1, got 0.0"),
         ({"top_p": 1.5}, "top-p is a probability above 0 and at most 1, got 1.5"),

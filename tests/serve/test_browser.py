@@ -1,31 +1,17 @@
 """The explorer in a real browser, with the bundled model."""
 
 import re
-import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 
-pytest.importorskip("fastapi")
-sync_api = pytest.importorskip("playwright.sync_api")
-import uvicorn  # noqa: E402
+import regard
+from browser import BREAD, expect, needs_chromium, ready, see, serving
+from regard.serve import page as saved_page
+from regard.serve.explorer import Explorer
 
-import regard  # noqa: E402
-from regard.library import ready as ready_to_read  # noqa: E402
-from regard.models.bert import PretrainingHead  # noqa: E402
-from regard.serve import page as saved_page  # noqa: E402
-from regard.serve.app import make_app  # noqa: E402
-from regard.serve.explorer import Explorer  # noqa: E402
-from texts import TOKENIZER, bert  # noqa: E402
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; get it with: make browser")
-expect = sync_api.expect
-BREAD = "We are eating bread."
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -36,47 +22,6 @@ def explorer() -> Explorer:
 @pytest.fixture(scope="module")
 def address(explorer) -> Iterator[str]:
     yield from serving(explorer)
-
-
-def serving(explorer: Explorer) -> Iterator[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser):
-    page = browser.new_page(viewport={"width": 1100, "height": 800})
-    page.set_default_timeout(30_000)
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    refused = "Failed to load resource: the server responded with a status of 400 (Bad Request)"
-    yield page
-    page.close()
-    assert [problem for problem in problems if problem != refused] == []
-
-
-def see(page, address: str, view: str, **state: str) -> None:
-    page.goto("about:blank")  # or else a new address after the # would not load the page anew
-    page.goto(f"{address}#{urlencode({'view': view, 'text': BREAD, **state})}")
-    ready(page, view)
-
-
-def ready(page, view: str) -> None:
-    page.wait_for_selector(f"main[data-view={view}]:not([data-busy])")
 
 
 def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None:
@@ -339,33 +284,3 @@ def test_five_hundred_tokens_are_drawn_as_far_as_they_are_in_sight(page, address
     place = box.bounding_box()
     page.mouse.move(place["x"] + 300, place["y"] + 300)
     expect(box).to_have_attribute("aria-label", re.compile("→"))
-
-
-@pytest.fixture(scope="module")
-def guesser() -> Iterator[str]:
-    yield from serving(Explorer(ready_to_read(bert(PretrainingHead()), (TOKENIZER,)), "words", "the [MASK] dog ran"))
-
-
-def test_words_behind_masks_are_guessed_while_one_types(page, guesser) -> None:
-    page.goto(guesser)
-    ready(page, "translate")
-    expect(page.get_by_role("tab", name="Read and look")).to_be_visible()
-    said = page.locator("section", has_text="What it says").locator("p.words")
-    expect(said).to_have_text(re.compile(r"^the (?!\[MASK\]).+ dog ran$"))
-    box = page.get_by_label("Text")
-    box.fill("")
-    box.press_sequentially("good [MASK] ", delay=20)
-    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+$"))
-    box.press_sequentially("food", delay=20)  # the space that was typed is still there
-    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+ food$"))
-
-
-def test_two_sentences_have_two_colours(page, guesser) -> None:
-    see(page, guesser, "translate", text="the brown dog [SEP] good food")
-    second = page.locator("[lang=x-source] .word.second")
-    expect(second).to_have_text(["good", "food"])
-    first = page.locator("[lang=x-source] .word").first
-    colours = [word.evaluate("word => getComputedStyle(word).color") for word in (first, second.first)]
-    assert colours[0] != colours[1]
-    for view in ("heads", "walk", "whatif", "positions", "matter"):
-        see(page, guesser, view, text="the brown dog [SEP] good food")

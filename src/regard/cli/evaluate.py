@@ -12,6 +12,7 @@ from regard.cli.translate import Align, Beam, Penalty
 if TYPE_CHECKING:
     from regard.data.conllu import Column
     from regard.tasks.classification import Classifier
+    from regard.tasks.completion import Completer
     from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
 
@@ -35,6 +36,9 @@ def evaluate(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Classifiers: a table of texts and labels; taggers: CoNLL-U."),
     ] = None,
+    text: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Language models: a text, plain or .gz.")
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(help="Classifiers: the table is of this task of GLUE (cola, sst2, mrpc, ..., mnli-mm, ax)."),
@@ -54,7 +58,7 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try a model on a test set: BLEU and chrF of a translator, the task's metrics of a classifier, F1 of a tagger.
+    """Try a model on a test set: BLEU and chrF, the metrics of a task, F1 of tags, or how probable a text is.
 
     Examples:
 
@@ -63,13 +67,21 @@ def evaluate(
         regard evaluate runs/sst2 --task sst2 --data dev.tsv
 
         regard evaluate runs/pos --data dev.conllu
+
+        regard evaluate runs/bard --text valid.txt
     """
     from regard.library import load
     from regard.tasks.classification import Classifier
+    from regard.tasks.completion import Completer
     from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
 
     found = load(model)
+    if isinstance(found, Completer):
+        if text is None or any((source, reference, data, output)):
+            raise ValueError("a language model is tried with --text alone; there is nothing to write but its scores")
+        _read(found, text, as_json)
+        return
     if isinstance(found, Translator):
         if source is None or reference is None or data is not None:
             raise ValueError("a translator is tried with --source and --reference, and no --data")
@@ -160,6 +172,19 @@ def _tagged(tagger: "PieceTagger | WordTagger", data: Path, column: "Column", as
             shares = (100 * value for value in (score.precision, score.recall, score.f1))
             typer.echo("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *shares, score.count))
     return [" ".join(tags) for tags in given]
+
+
+def _read(completer: "Completer", text: Path, as_json: bool) -> None:
+    from regard.data.text import running
+    from regard.evaluation.language import score
+
+    scores = score(completer.model, completer.tokenizer, "".join(running(text)))
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(scores)))
+    else:
+        typer.echo(f"loss           {scores.loss:8.4f}   a token; {scores.tokens:,} tokens")
+        typer.echo(f"perplexity     {scores.perplexity:8.2f}")
+        typer.echo(f"bits per byte  {scores.bits_per_byte:8.4f}   {scores.bytes:,} bytes")
 
 
 def score(

@@ -35,6 +35,7 @@ def explore(
         raise ValueError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
     from regard.library import load_as
     from regard.serve.explorer import Explorer
+    from regard.tasks.completion import Completer
     from regard.tasks.encoding import Encoder
     from regard.tasks.translation import Translator
 
@@ -44,5 +45,5 @@ def explore(
             # beside the server, which a browser of the terminal waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    subject: Any = load_as((Translator, Encoder), model, "look at anything")
+    subject: Any = load_as((Translator, Encoder, Completer), model, "look at anything")
     serve(Explorer(subject, Path(model).name, text), host, port, ready)

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,7 @@ def glue(
         regard glue hf:all-MiniLM-L6-v2 train.epochs=5 --data glue/ --tasks rte --seeds 5
     """
     from regard.data.glue import TASKS
+    from regard.evaluation.glue import average, counted
 
     chosen = [task.strip() for task in tasks.split(",")]
     if unknown := [task for task in chosen if task not in TRAINED]:
@@ -57,7 +59,8 @@ def glue(
             first = [values[f"valid_{TASKS[task].metrics[0]}"] for values in found]
             _submit(folders[first.index(max(first))], data, task, submission)
     if as_json:
-        typer.echo(json.dumps(rows))
+        mean = {"score": average(_medians(rows)), "tasks": list(chain.from_iterable(counted(rows)))}
+        typer.echo(json.dumps({**rows, "average": mean}))
     else:
         _show(rows)
 
@@ -92,6 +95,10 @@ def _spread(found: list[dict[str, float]]) -> dict[str, dict[str, float]]:
         name: {"median": statistics.median(v), "least": min(v), "most": max(v), "seeds": len(v)}
         for name, v in columns.items()
     }
+
+
+def _medians(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    return {task: {name: value["median"] for name, value in metrics.items()} for task, metrics in rows.items()}
 
 
 def _tried(run: Path, data: Path, task: str) -> dict[str, float]:
@@ -142,7 +149,7 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from regard.evaluation.glue import REFERENCE
+    from regard.evaluation.glue import REFERENCE, average, counted
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("task")
@@ -155,6 +162,23 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
             published = [REFERENCE[row].get(task, {}).get(name) for row in BESIDE]
             cells = ["" if x is None else f"{x:.1f}" for x in published]
             table.add_row(task, name, f"{value['median']:.1f}", spread, *cells)
+    averages = [_average(REFERENCE[row], rows) for row in BESIDE]
+    cells = ["" if x is None else f"{x:.1f}" for x in averages]
+    table.add_row("average", f"{len(counted(rows))} of 9", f"{average(_medians(rows)):.1f}", "", *cells)
     console = Console(highlight=False)
     console.print(table)
-    console.print("\nOurs: the best of each run's validations. The others: on the test sets, as published.")
+    console.print(
+        "\nOurs: the best of each run's validations. The others: on the test sets, as published.\n"
+        "The average is over the tasks that were run, each with the mean of its metrics. Both sets of MNLI are one "
+        "task, ax does not count, and a model for which a number was not published has none."
+    )
+
+
+def _average(published: dict[str, dict[str, float]], rows: dict[str, dict[str, Any]]) -> float | None:
+    """Of the published numbers for all that counts in the average of these rows; None if any is lacking."""
+    from regard.evaluation.glue import average, counted
+
+    tasks = list(chain.from_iterable(counted(rows)))
+    if any(name not in published.get(task, {}) for task in tasks for name in rows[task]):
+        return None
+    return average({task: {name: published[task][name] for name in rows[task]} for task in tasks})

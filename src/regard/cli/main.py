@@ -8,6 +8,7 @@ import typer
 
 from regard import __version__
 from regard.cli.compare import compare
+from regard.cli.complete import complete
 from regard.cli.convert import convert
 from regard.cli.describe import describe
 from regard.cli.encode import classify, embed, tag
@@ -31,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    *(train, translate, classify, tag, embed, evaluate, score, compare, glue),
+    *(train, translate, complete, classify, tag, embed, evaluate, score, compare, glue),
     *(look, explore, convert, recipes, describe),
 ):
     app.command()(verb)

@@ -1,29 +1,20 @@
 """Text files as documents, each a list of sentences in their order."""
 
-import glob
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from regard.config import Config, Rate
 from regard.data.sentences import split as split_sentences
 from regard.data.sequences import Longest
-from regard.data.text import lines
+from regard.data.text import Names, found, lines
 
 Split = Literal["file", "blank", "heading"]
-
-
-def _listed(value: Any) -> Any:
-    """One name may stand for a list of names."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
-Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]
 HELD_OUT = 50  # one sentence in so many is kept to validate with
 LONG = 8  # sentences from which on a document gives its end only; a shorter one may be kept whole
 
@@ -50,14 +41,7 @@ class DocumentsConfig(Config):
 
     def paths(self) -> list[Path]:
         """The files, in order."""
-        found: set[Path] = set()
-        for name in self.text:
-            here = {Path(name)} if Path(name).is_file() else _matching(name)
-            here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
-            if not here:
-                raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
-            found |= here
-        return sorted(found)
+        return found(self.text)
 
     def documents(self, valid: bool) -> Iterator[list[str]]:
         """What to train on, or what is kept to validate with."""
@@ -70,15 +54,6 @@ class DocumentsConfig(Config):
             middle = len(document) - kept
             if part := document[middle:] if valid else document[:middle]:
                 yield part
-
-
-def _texts(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.name.endswith((".txt", ".txt.gz")) and path.is_file()]
-
-
-def _matching(pattern: str) -> set[Path]:
-    # by this module, because a pattern may begin at the root
-    return {Path(path) for path in glob.glob(pattern, recursive=True)}  # noqa: PTH207
 
 
 # as many signs on the one side as on the other

@@ -24,6 +24,8 @@ class GlueTask:
 
     name: str
     folder: str
+    elsewhere: tuple[str, ...] = ()
+    """Other names that the folder goes by."""
     texts: tuple[str, ...]
     """The column of the text, or of both, in GLUE's own files."""
     label: str = "label"
@@ -143,6 +145,7 @@ TASKS = {
         GlueTask(
             name="ax",
             folder="AX",
+            elsewhere=("diagnostic",),  # where the script that downloads GLUE puts it
             texts=("Premise", "Hypothesis"),
             label="Label",
             labels=ENTAILMENT,
@@ -166,7 +169,9 @@ def find(folder: Path, task: GlueTask, split: str) -> Path:
     splits = {name: files for name in ("train", "dev", "test") if (files := getattr(task, name))}
     if split not in splits:
         raise ValueError(f"{task.name} has no split {split!r}; it has {', '.join(splits)}")
-    places = [folder / task.folder / f"{name}{suffix}" for name in splits[split] for suffix in (".tsv", ".tsv.gz")]
+    folders = [folder / name for name in (task.folder, *task.elsewhere)]
+    files = [f"{name}{suffix}" for name in splits[split] for suffix in (".tsv", ".tsv.gz")]
+    places = [place / file for place in folders for file in files]
     for place in places:
         if place.is_file():
             return place

@@ -1,20 +1,68 @@
-"""Reads text line by line, plain or gzipped, and says where it is damaged."""
+"""Finds files of text and reads them line by line, plain or gzipped, and says where they are damaged."""
 
+import glob
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+
+def _listed(value: Any) -> Any:
+    """One name may stand for a list of names."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]
+
+
+def found(names: Iterable[str]) -> list[Path]:
+    """The files of these names, in order."""
+    result: set[Path] = set()
+    for name in names:
+        here = {Path(name)} if Path(name).is_file() else _matching(name)
+        here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
+        if not here:
+            raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
+        result |= here
+    return sorted(result)
+
+
+def _texts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith((".txt", ".txt.gz")) and path.is_file()]
+
+
+def _matching(pattern: str) -> set[Path]:
+    # by this module, because a pattern may begin at the root
+    return {Path(path) for path in glob.glob(pattern, recursive=True)}  # noqa: PTH207
 
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, without their ends; `.gz` is unpacked on the way."""
+    return (line.rstrip("\r\n") for line in running(path))
+
+
+def running(path: Path) -> Iterator[str]:
+    """The text of a UTF-8 file, a line at a time with its end; `.gz` is unpacked on the way.
+
+    Nothing is left out or changed but what is not text: a mark at the beginning of the file, and the carriage return
+    that some systems put before a line feed.
+    """
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        yield from decoded(file, str(path))
+        for line in _decoded(file, str(path)):
+            yield line.replace("\r\n", "\n")
 
 
 def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines of bytes as lines of text, without their ends.
+    """Lines of bytes as lines of text, without their ends."""
+    return (line.rstrip("\r\n") for line in _decoded(file, name))
+
+
+def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of bytes as lines of text, without the mark of its encoding that a file may begin with.
 
     Only a line feed ends a line: other characters that Unicode counts as line ends stay where they are, so that
     parallel files keep in step.
@@ -22,7 +70,7 @@ def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
     number = 0
     try:
         for number, line in enumerate(file, start=1):
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         bad = error.object[error.start : error.end].hex(" ")
         raise ValueError(f"{name}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None

@@ -10,11 +10,13 @@ class Hypothesis:
 
     tokens: tuple[int, ...]
     token_scores: tuple[float, ...]
-    """Log-probability of each token, and of the end."""
+    """Log-probability of each token, and of the end, unless it was stopped."""
     score: float
     """What it is ranked by."""
     cut: bool
     """It had to end because it was as long as it may be."""
+    stopped: bool = False
+    """It was not to go on, though it had not come to its end."""
 
 
 def forced(end: int, length: int, longest: int, prefix: Sequence[int]) -> int | None:

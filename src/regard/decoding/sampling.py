@@ -3,7 +3,8 @@
 A try draws the same random numbers whatever it shares a batch with: try 3 of 10 is the text of that try alone.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,18 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, forced
 from regard.models.interface import Autoregressive
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A token of a try, as soon as it is there."""
+
+    sentence: int
+    attempt: int
+    """Counted from 0."""
+    token: int
+    score: float
+    """Its log-probability."""
 
 
 @dataclass(frozen=True)
@@ -27,72 +40,127 @@ class Sampling:
     top_p: float = 1.0
     """Draw from the likeliest tokens that together have this probability only."""
     seed: int = 1
+    """That of the first try; each of the others has the next."""
+    min_p: float = 0.0
+    """Draw only from tokens that have at least this share of the likeliest one's probability."""
+    repetition: float = 1.0
+    """What was there already has its logit divided by this, or, below 0, multiplied (Keskar et al. 2019)."""
 
     def __post_init__(self) -> None:
         if self.tries < 1:
             raise ValueError(f"at least one try is needed, got {self.tries}")
-        if self.temperature < 0:
+        if not 0 <= self.temperature < math.inf:
             raise ValueError(f"a temperature is at least 0, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top-k keeps at least one token, got {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top-p is a probability above 0 and at most 1, got {self.top_p}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min-p is a share from 0 to 1, got {self.min_p}")
+        if not 0 < self.repetition < math.inf:
+            raise ValueError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"a seed is from 0 to {2**32 - 1}, got {self.seed}")
+
+    def search(
+        self,
+        model: Autoregressive,
+        inputs: Tensor,
+        longest: Sequence[int],
+        prefixes: Sequence[Sequence[int]] = (),
+        before: Sequence[Sequence[int]] = (),
+        stopped: Callable[[Sequence[int]], bool] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """For each sentence its tries, in their order; the arguments are those of `draw`."""
+        found: list[list[Hypothesis]] = [[] for _ in longest]
+        written: dict[tuple[int, int], tuple[list[int], list[float]]] = {
+            (sentence, attempt): ([], []) for sentence in range(len(longest)) for attempt in range(self.tries)
+        }
+        for drawn in self.draw(model, inputs, longest, prefixes, before, stopped):
+            tokens, scores = written[drawn.sentence, drawn.attempt]
+            scores.append(drawn.score)
+            if drawn.token != self.end:
+                tokens.append(drawn.token)
+        for (sentence, _), (tokens, scores) in written.items():
+            score, is_cut = sum(scores) / len(scores), len(tokens) >= longest[sentence]
+            found[sentence].append(
+                Hypothesis(tuple(tokens), tuple(scores), score, is_cut, stopped=len(scores) == len(tokens))
+            )
+        return found
 
     @torch.no_grad()
-    def search(
-        self, model: Autoregressive, inputs: Tensor, longest: Sequence[int], prefixes: Sequence[Sequence[int]] = ()
-    ) -> list[list[Hypothesis]]:
-        """For each sentence its tries, in their order.
+    def draw(
+        self,
+        model: Autoregressive,
+        inputs: Tensor,
+        longest: Sequence[int],
+        prefixes: Sequence[Sequence[int]] = (),
+        before: Sequence[Sequence[int]] = (),
+        stopped: Callable[[Sequence[int]], bool] | None = None,
+    ) -> Iterator[Drawn]:
+        """The next token of each try that goes on, again and again until none does; an end is one of them.
 
         Args:
             longest: how many tokens each sentence may have.
             prefixes: for each sentence, tokens that it must begin with.
+            before: for each sentence, tokens that count as repeated from the beginning.
+            stopped: whether a text of these tokens is to stop, though it has not come to its end.
         """
-        found: list[list[Hypothesis]] = [[] for _ in longest]
-        # far apart, so that a try of one seed is no other try of the next
-        chances = [torch.Generator().manual_seed(self.seed * 1_000_003 + attempt) for attempt in range(self.tries)]
         active = [(sentence, attempt) for sentence in range(len(longest)) for attempt in range(self.tries)]
         if not active:
-            return found
-        written: dict[tuple[int, int], tuple[list[int], list[float]]] = {row: ([], []) for row in active}
-        state = model.start(inputs)
+            return
+        chances = [torch.Generator().manual_seed(self.seed + attempt) for attempt in range(self.tries)]
+        written: dict[tuple[int, int], list[int]] = {row: [] for row in active}
         device = inputs.device
-        rows = torch.tensor([sentence for sentence, _ in active], device=device)
+        state, count = model.start(inputs), len(longest)
+        rows = [sentence for sentence, _ in active]
         tokens_B = torch.full((len(active),), self.begin, device=device)
         for length in range(max(longest) + 1):
-            logits_BV, state = model.step(tokens_B, state.reorder(rows))
-            logs_BV = logits_BV.double().log_softmax(-1)
+            if rows != list(range(count)):  # else all go on as they are, and need not be copied
+                state = state.reorder(torch.tensor(rows, device=device))
+            logits_BV, state = model.step(tokens_B, state)
+            logits_BV = logits_BV.double()
             draws = [torch.rand((), generator=chance, dtype=torch.float64).item() for chance in chances]
             draws_B = torch.tensor([draws[attempt] for _, attempt in active], dtype=torch.float64, device=device)
-            tokens_B = self.choose(logs_BV, draws_B)
+            changed_BV = logits_BV
+            if self.repetition != 1:
+                there = [[*(before[row[0]] if before else ()), *written[row]] for row in active]
+                changed_BV = self.penalised(logits_BV, there)
+            tokens_B = self.choose(changed_BV, draws_B)
             for i, (sentence, _) in enumerate(active):
                 token = forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ())
                 if token is not None:
                     tokens_B[i] = token
-            scores = logs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
-            going = []
+            scores = logits_BV.log_softmax(-1).gather(1, tokens_B[:, None])[:, 0].tolist()
+            count, rows = len(active), []
             for i, (row, token, score) in enumerate(zip(active, tokens_B.tolist(), scores, strict=True)):
-                tokens, token_scores = written[row]
-                token_scores.append(score)
+                yield Drawn(*row, token, score)
                 if token != self.end:
-                    tokens.append(token)
-                    going.append(i)
-            if not going:
-                break
-            active, rows = [active[i] for i in going], torch.tensor(going, device=device)
-            tokens_B = tokens_B[rows]
-        for (sentence, _), (tokens, scores) in written.items():
-            score = sum(scores) / len(scores)
-            found[sentence].append(Hypothesis(tuple(tokens), tuple(scores), score, len(tokens) >= longest[sentence]))
-        return found
+                    written[row].append(token)
+                    if stopped is None or not stopped(written[row]):
+                        rows.append(i)
+            if not rows:
+                return
+            active, tokens_B = [active[i] for i in rows], tokens_B[rows]
 
-    def choose(self, logs_BV: Tensor, draws_B: Tensor) -> Tensor:
-        """The tokens that numbers between 0 and 1 stand for, given the log-probabilities of all tokens."""
+    def penalised(self, logits_BV: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Logits, those of the tokens that each text has already made smaller."""
+        result_BV = logits_BV.clone()
+        for logits_V, tokens in zip(result_BV, texts, strict=True):
+            seen = torch.tensor(tokens, dtype=torch.long, device=logits_V.device).unique()
+            old = logits_V[seen]
+            logits_V[seen] = torch.where(old > 0, old / self.repetition, old * self.repetition)
+        return result_BV
+
+    def choose(self, logits_BV: Tensor, draws_B: Tensor) -> Tensor:
+        """The tokens that numbers between 0 and 1 stand for, given the logits of all tokens."""
         if self.temperature == 0:
-            return logs_BV.argmax(1)
-        sorted_BV, order_BV = (logs_BV / self.temperature).softmax(-1).sort(dim=1, descending=True, stable=True)
+            return logits_BV.argmax(1)
+        # the likeliest is at 0, so that no temperature is too low to divide by
+        logits_BV = logits_BV - logits_BV.amax(1, keepdim=True)
+        sorted_BV, order_BV = (logits_BV / self.temperature).softmax(-1).sort(dim=1, descending=True, stable=True)
         before_BV = sorted_BV.cumsum(1) - sorted_BV
-        kept_BV = before_BV < self.top_p
+        kept_BV = (before_BV < self.top_p) & (sorted_BV >= self.min_p * sorted_BV[:, :1])
         kept_BV[:, 0] = True
         if self.top_k is not None:
             kept_BV[:, self.top_k :] = False

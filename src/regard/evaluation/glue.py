@@ -1,7 +1,8 @@
 """GLUE's scores, the files that its leaderboard takes, and published results to stand beside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean
 
 from regard.data.glue import SCALE, TASKS, GlueTask
 from regard.evaluation import metrics
@@ -37,6 +38,20 @@ def scores(task: GlueTask, predicted: Answers, gold: Answers) -> dict[str, float
         "matthews": lambda: metrics.matthews(predicted, gold),
     }
     return {name: of_labels[name]() for name in task.metrics}
+
+
+def counted(names: Iterable[str]) -> list[list[str]]:
+    """The tasks over which GLUE's score is a mean, each with its sets: MNLI's two are one task; AX does not count."""
+    result: dict[str, list[str]] = {}
+    for name in names:
+        if name != "ax":
+            result.setdefault(TASKS[name].folder, []).append(name)
+    return list(result.values())
+
+
+def average(found: Mapping[str, Mapping[str, float]]) -> float:
+    """GLUE's score, over the tasks that are there: the mean over tasks of the mean over each one's metrics."""
+    return mean(mean(mean(found[name].values()) for name in names) for names in counted(found))
 
 
 def write_submission(path: Path, task: GlueTask, predicted: Answers) -> None:

@@ -17,7 +17,7 @@ from regard.config import parse
 from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
 from regard.folders import write_tensors
 from regard.interop import files
-from regard.interop.files import WEIGHTS, read_json, some, write_json
+from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
 from regard.models.bert import (
     AnyHead,
     BertConfig,
@@ -55,14 +55,6 @@ FIELDS = {
     "type_vocab_size": "segments",
     "layer_norm_eps": "norm_eps",
     "hidden_dropout_prob": "dropout",
-}
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "swish",
-    "swish": "swish",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
 }
 ARCHITECTURES = {
     "BertModel": "none",
@@ -127,21 +119,15 @@ def _plain(name: str) -> str:
 def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
     """A folder of Hugging Face's: config, weights and tokenizer."""
     theirs = read_json(folder / "config.json")
-    for key, only in ONLY.items():
-        if (value := theirs.get(key, only)) != only:
-            raise ValueError(f"{folder / 'config.json'}: {key} = {value!r}; only {only!r} can be converted")
     tensors = files.read_weights(folder)
     try:
+        expect_only(theirs, ONLY)
         config = read_config(theirs, tensors)
         weights = read_weights(tensors, config)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"{folder}: its tokenizer has {tokenizer.vocab_size} tokens, its model's table only {config.vocab_size}; "
-            f"are they of two models?"
-        )
+    expect_room(folder, tokenizer.vocab_size, config.vocab_size)
     if tokenizer.pad != config.pad_id:
         raise ValueError(
             f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
@@ -222,17 +208,10 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
     table = {_plain(name): mine for name, mine in names(config).items()}
     # positions are counted anew; and a pooler that no head asks is ignored by Hugging Face's classes, too
     idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
-    missing, unknown = table.keys() - given.keys(), given.keys() - table.keys() - idle
-    if missing or unknown:
-        raise ValueError(f"not a BERT of this config: missing {some(missing)}, not known {some(unknown)}")
+    given = {name: tensor for name, tensor in given.items() if name not in idle}
     with torch.device("meta"):
         wanted = config.build().state_dict()
-    for name, mine in table.items():
-        tensor, shape = given[name], tuple(wanted[mine].shape)
-        if tuple(tensor.shape) != shape or not tensor.is_floating_point():
-            raise ValueError(
-                f"{name} has {tensor.dtype} of shape {tuple(tensor.shape)}, config.json asks for floats of {shape}"
-            )
+    expect_tensors(given, {name: wanted[mine] for name, mine in table.items()}, "BERT")
     return {mine: given[name].float() for name, mine in table.items()}
 
 

@@ -10,6 +10,15 @@ from torch import Tensor
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
+# our activations under their names; where one has several, the last is the one that all versions know
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "swish",
+    "swish": "swish",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -45,6 +54,34 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             f"trust them, with the class that config.json names: ....from_pretrained(...).save_pretrained(...)"
         )
     raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
+
+
+def expect_only(theirs: Mapping[str, Any], only: Mapping[str, Any]) -> None:
+    """Raises `ValueError` where a config asks for what no model of ours does."""
+    for key, value in only.items():
+        if (asked := theirs.get(key, value)) != value:
+            raise ValueError(f"{key} = {asked!r}; only {value!r} can be converted")
+
+
+def expect_tensors(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], kind: str) -> None:
+    """Raises `ValueError` unless the tensors are those that a config asks for, and of their shapes."""
+    missing, unknown = wanted.keys() - given.keys(), given.keys() - wanted.keys()
+    if missing or unknown:
+        raise ValueError(f"not a {kind} of this config: missing {some(missing)}, not known {some(unknown)}")
+    for name, like in wanted.items():
+        tensor, shape = given[name], tuple(like.shape)
+        if tuple(tensor.shape) != shape or not tensor.is_floating_point():
+            raise ValueError(
+                f"{name} has {tensor.dtype} of shape {tuple(tensor.shape)}, config.json asks for floats of {shape}"
+            )
+
+
+def expect_room(folder: Path, tokens: int, rows: int) -> None:
+    """Raises `ValueError` if a tokenizer has more tokens than the model's table has rows."""
+    if tokens > rows:
+        raise ValueError(
+            f"{folder}: its tokenizer has {tokens} tokens, its model's table only {rows}; are they of two models?"
+        )
 
 
 def some(names: Iterable[str], most: int = 8) -> str:

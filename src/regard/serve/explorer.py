@@ -161,12 +161,14 @@ class Explorer:
 
     def model(self, _question: Question) -> Answer:
         """What the model is made of."""
-        model = self.subject.model
+        model: Any = self.subject.model
+        streams = {stream for look in looks(model) for stream in (look.asks, look.answers)}
         return {
             "name": self.name,
             "example": self.example,
             "kind": model.config.kind,
             "writes": isinstance(model, Autoregressive),
+            "continues": isinstance(model, Autoregressive) and len(streams) == 1,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "looks": [asdict(look) for look in looks(model)],
             "parts": [asdict(part) for part in walk.parts(model)],

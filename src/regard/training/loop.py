@@ -21,6 +21,7 @@ from regard.data.documents import DocumentsConfig
 from regard.data.labelled import GlueConfig, TableConfig
 from regard.data.sources import DatesConfig, ParallelConfig
 from regard.data.tagged import ConlluConfig
+from regard.data.windows import TextConfig
 from regard.folders import write_tensors
 from regard.recipe import Recipe
 from regard.training import checkpoint
@@ -28,6 +29,7 @@ from regard.training.claim import claim
 from regard.training.classification import ClassificationTask
 from regard.training.device import Device
 from regard.training.distributed import Group
+from regard.training.language import LanguageTask
 from regard.training.memory import keep_memory
 from regard.training.pretraining import PretrainingTask
 from regard.training.report import Report, Say
@@ -43,6 +45,7 @@ TASKS: dict[type[Config], Callable[[Recipe, Say], Task]] = {
     GlueConfig: ClassificationTask,
     TableConfig: ClassificationTask,
     ConlluConfig: TaggingTask,
+    TextConfig: LanguageTask,
 }
 """What is trained with data of each kind."""
 LOG_EVERY = 50  # steps

@@ -28,6 +28,7 @@ let state = read();
 let filled = null;
 let turn = 0;
 let isLive = false; // a model that writes nothing answers while one types
+let continues = false; // to a model that goes on with a text, a space or a line break at its end is part of it
 let typing = null;
 
 /** What the address says. */
@@ -48,12 +49,14 @@ function go(given) {
   show();
 }
 
+const typed = () => (continues ? form.text.value : form.text.value.trim());
+
 /** Puts the sentence into the form, unless it is there already: what is being typed stays. */
 function fill() {
   const sentence = JSON.stringify([state.text, state.target]);
   if (sentence === filled) return;
   filled = sentence;
-  if (form.text.value.trim() !== state.text) form.text.value = state.text;
+  if (typed() !== state.text) form.text.value = state.text;
   form.target.value = state.target ?? "";
 }
 
@@ -73,8 +76,8 @@ async function show() {
   try {
     const model = await ask("model");
     state.text ??= model.example;
-    isLive = !model.writes;
-    VIEWS.translate[0] = tabs.firstChild.textContent = model.writes ? "Translate and align" : "Read and look";
+    [isLive, continues] = [!model.writes, model.continues];
+    VIEWS.translate[0] = tabs.firstChild.textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
     fill();
     const question = { text: state.text, ...(state.target === undefined ? {} : { target: state.target }) };
     document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
@@ -128,14 +131,19 @@ tabs.addEventListener("keydown", (event) => {
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const [text, target] = [form.text.value.trim(), form.target.value.trim()];
+  const [text, target] = [typed(), continues ? form.target.value : form.target.value.trim()];
   // an output that was there belongs to the text that was there
   const isOld = text !== state.text && target === (state.target ?? "");
   go({ text, target: isOld ? null : target || null });
 });
 form.text.addEventListener("input", () => {
   clearTimeout(typing);
-  if (isLive) typing = setTimeout(() => form.text.value.trim() && form.requestSubmit(), 400);
+  if (isLive) typing = setTimeout(() => typed() && form.requestSubmit(), 400);
+});
+form.text.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault(); // with Shift, it breaks the line
+  form.requestSubmit();
 });
 addEventListener("popstate", () => {
   state = read();

@@ -78,7 +78,7 @@ export function number(value) {
 export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
 /** What a token looks like in a list: a space stands for nothing, and nothing for an empty piece. */
-export const label = (piece) => piece.trim() || "·";
+export const label = (piece) => piece.trim() || (piece.includes("\n") ? "⏎" : "·");
 
 /**
  * A matrix with a row for each thing that asks and a column for each that answers. Only what is in sight is drawn, so

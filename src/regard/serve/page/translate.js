@@ -56,31 +56,43 @@ export async function draw({ model, state, go, question, isCurrent }) {
     ),
   );
   if (chosen !== null) look(chosen);
+  const given = Object.values(answer.streams)[0].pieces;
+  const goOn = (i, other) => {
+    const pieces = [...given.slice(0, i + 1), other];
+    // of a token that is no text, or half a character, there is nothing to go on from
+    const isText = pieces.every((piece) => !piece.includes("\ufffd") && !/^<\|.*\|>$/.test(piece));
+    return model.continues && isText ? () => go({ text: pieces.join(""), target: null }) : null;
+  };
+  const hint = "Choose a token that was probable, too, and the model goes on from there.";
 
   return [
     section(
-      model.writes ? "What it read and what it wrote" : "Each word, and what it looked at",
+      model.writes && !model.continues ? "What it read and what it wrote" : "Each word, and what it looked at",
       element("p", { class: "words", lang: "x-source" }, ...spaced(read)),
       element("p", { class: "words", lang: "x-target" }, ...spaced(written)),
       note,
     ),
     ...(model.writes || !answer.said.spelled.length ? [] : [section("What it says", element("p", { class: "words" }, answer.said.spelled.join(" ")))]),
     ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
-    ...(answer.said.pieces.length ? [section("How sure it was", tokens(answer.spoken))] : []),
+    ...(answer.said.pieces.length ? [section("How sure it was", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, goOn))] : []),
     ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
   ];
 }
 
-const spaced = (words) => words.flatMap((word, i) => (i ? [" ", word] : [word]));
+const spaced = (words, space = " ") => words.flatMap((word, i) => (i ? [space, word] : [word]));
 
-function tokens({ pieces, probabilities, others }) {
+function tokens({ pieces, probabilities, others }, goOn) {
+  const other = (i) => ([piece, p], j) => {
+    const [text, action] = [`${label(piece)} ${percent(p)}`, goOn(i, piece)];
+    return action ? element("button", { type: "button", class: "plain", "data-focus": `token ${i} ${j}`, onclick: action }, text) : text;
+  };
   const rows = pieces.map((piece, i) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, label(piece)),
       element("td", {}, bar(probabilities[i]), percent(probabilities[i])),
-      element("td", { class: "quiet" }, others[i].map(([other, p]) => `${label(other)} ${percent(p)}`).join("   ")),
+      element("td", { class: "quiet" }, ...spaced(others[i].map(other(i)), "   ")),
     ),
   );
   const head = ["token", "probability", "most probable"].map((text) => element("th", { scope: "col" }, text));

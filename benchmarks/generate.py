@@ -1,0 +1,102 @@
+"""Writing 64 tokens with a GPT-2 of 124 million weights, beside Hugging Face's `generate`.
+
+    python benchmarks/generate.py
+
+Both have the same random weights in float32, read the same text, and take the most probable token each time; that they
+write the same is checked. Ours is `Completer.complete`, whose tries make the batch. At batch 1 each weight is read once
+a token, so that the speed of memory is the limit: it is measured as the sum of a tensor of the same size. The peak of
+memory is that of a process that does nothing else.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import torch
+
+from harness import interleave, machine, report
+from regard.data.gpt import BytePairs
+from regard.interop import gpt2
+from regard.models.gpt2 import Gpt2Config
+from regard.tasks.completion import Completer
+
+PROMPT, TOKENS, BATCHES = "The child picked up a small stone.", 64, (1, 8)
+TOKENIZER = BytePairs.train(257, [])
+MEGABYTE = 2**20
+
+
+def completer() -> Completer:
+    """Ours, with random weights."""
+    torch.manual_seed(1)
+    model = Gpt2Config.preset("small", vocab_size=50257).build()
+    for layer in model.layers:
+        for parameter in layer.parameters():
+            parameter.data.mul_(4)  # or else it would say one word again and again
+    return Completer(model, TOKENIZER)
+
+
+def theirs(ours: Completer) -> Any:
+    """Hugging Face's, with the same weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel  # here, because it takes memory
+
+    model: Any = GPT2LMHeadModel(GPT2Config(pad_token_id=TOKENIZER.end, eos_token_id=None)).eval()
+    weights = {name: made.join(ours.model.state_dict()) for name, made in gpt2.names(ours.model.config).items()}
+    model.transformer.load_state_dict(weights)
+    return model
+
+
+def we_write(ours: Completer, batch: int) -> list[list[int]]:
+    """The tokens of each text."""
+    return [list(found.tokens) for found in ours.complete(PROMPT, tries=batch, tokens=TOKENS, temperature=0.0)]
+
+
+@torch.no_grad()
+def they_write(model: Any, batch: int) -> list[list[int]]:
+    """The tokens of each text."""
+    read_BT = torch.tensor(TOKENIZER.encode([PROMPT])).expand(batch, -1)
+    written = model.generate(read_BT, attention_mask=torch.ones_like(read_BT), max_new_tokens=TOKENS, do_sample=False)
+    return written[:, read_BT.size(1) :].tolist()
+
+
+def peak(batch: int) -> None:
+    """Prints the megabytes that writing takes at most beside the weights and the cache."""
+    ours = completer()
+    weights = sum(p.numel() for p in ours.model.parameters()) * 4
+    length, config = len(TOKENIZER.encode([PROMPT])[0]) + TOKENS, ours.model.config
+    cache = 2 * config.layers * batch * length * config.width * 4
+    we_write(ours, batch)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{weights / MEGABYTE:,.0f} + {cache / MEGABYTE:,.0f} + {(used - weights - cache) / MEGABYTE:,.0f} MB")
+
+
+def main() -> None:
+    """Measures and prints tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peak", type=int, help="only the memory of writing a batch of this size")
+    if (batch := parser.parse_args().peak) is not None:
+        return peak(batch)
+    ours = completer()
+    model = theirs(ours)
+    print(machine())
+    for batch in BATCHES:
+        assert we_write(ours, batch) == they_write(model, batch), "the two do not write the same"
+        contenders = {"Regard": partial(we_write, ours, batch), "Hugging Face": partial(they_write, model, batch)}
+        seconds = interleave(contenders)
+        print(f"\nbatch {batch}\n\n{report(seconds, batch * TOKENS, 'tokens')}")
+        if batch == 1:
+            count = sum(p.numel() for p in ours.model.parameters())
+            reading = statistics.median(interleave({"sum": torch.ones(count).sum})["sum"])
+            print(f"\nreading all weights {1 / reading:.0f} times a second is the limit")
+        memory = subprocess.run(
+            [sys.executable, __file__, "--peak", str(batch)], check=True, capture_output=True, text=True
+        )
+        print(f"memory: weights + cache + all else = {memory.stdout.strip()}")
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""One training step of nanoGPT's CPU configuration, Regard's loop beside nanoGPT's model and loop.
+
+    python benchmarks/language_step.py --text tinyshakespeare.txt --nanogpt nanoGPT
+
+4 layers, 4 heads, width 128, 64 characters, 12 windows, AdamW, clipping; nanoGPT is a clone of its repository, and its
+step is what its train.py does: a batch of random windows, forward, backward, clipping, update. Ours is the step of
+`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and its log.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from harness import interleave, machine, report
+from regard import recipe
+from regard.training.loop import Training
+from regard.training.report import Report
+
+STEPS, CONTEXT, WINDOWS = 20, 64, 12
+
+
+class Ours:
+    """Steps of a run of ours."""
+
+    def __init__(self, text: Path, run: str) -> None:
+        changes = [f'data.text="{text}"', f'run="{run}"']
+        self.training = Training(recipe.read("gpt2/characters", changes), Report(Console(quiet=True)))
+
+    def __call__(self) -> None:
+        """Some steps."""
+        for _ in range(STEPS):
+            self.training.step([next(self.training.batches)], 1e-3)
+
+
+class Theirs:
+    """Steps of nanoGPT's."""
+
+    def __init__(self, text: Path, folder: Path) -> None:
+        sys.path.insert(0, str(folder))
+        from model import GPT, GPTConfig  # type: ignore[import-not-found]
+
+        characters = sorted(set(text.read_text("utf-8")))
+        number = {character: i for i, character in enumerate(characters)}
+        self.data = np.array([number[character] for character in text.read_text("utf-8")], np.uint16)
+        shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": CONTEXT, "bias": False, "dropout": 0.0}
+        self.model = GPT(GPTConfig(vocab_size=len(characters), **shape)).train()
+        self.optimizer = self.model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
+
+    def __call__(self) -> None:
+        """Some steps."""
+        for _ in range(STEPS):
+            begins = torch.randint(len(self.data) - CONTEXT, (WINDOWS,))
+            tokens, following = (
+                torch.stack([torch.from_numpy(self.data[i + shift :][:CONTEXT].astype(np.int64)) for i in begins])
+                for shift in (0, 1)
+            )
+            _, loss = self.model(tokens, following)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+
+def main() -> None:
+    """Measures and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--nanogpt", type=Path, required=True, help="a clone of nanoGPT")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as run:
+        contenders: dict[str, Callable[[], None]] = {
+            "Regard": Ours(options.text, f"{run}/run"),
+            "nanoGPT": Theirs(options.text, options.nanogpt),
+        }
+        seconds = interleave(contenders, rounds=25)
+    print(machine())
+    print(report(seconds, STEPS, "steps"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""What a language model learns from: windows of a running text, and at each token the one that comes next.
+
+    tokens  to  be  or  not
+    next    be  or  not to
+
+The text is encoded once, into a folder: `tokens.bin` holds all tokens one after the other. An epoch lays windows over
+it side by side, from another token each time, so that hardly a token is left out, none is asked for twice, and the
+windows are never the same.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.config import Config
+from regard.data.batches import Batch, Indices, SameEachEpoch
+from regard.data.corpus import cached, mapped
+from regard.data.gpt import TextTokenizer
+from regard.data.pretraining import IGNORED
+from regard.data.sequences import Longest
+from regard.data.text import Names, found, running
+
+Tokens = npt.NDArray[np.uint32]
+TRAINED = 0.9  # the share of a text that is not kept to validate with
+VALID_TOKENS = 200_000  # that are validated with at most
+PIECE = 50_000  # characters that are encoded at a time
+AT_ONCE = 16  # pieces
+
+
+class Part(NamedTuple):
+    """The characters of a file from one place to another."""
+
+    path: Path
+    begin: int
+    end: int
+
+    def read(self) -> Iterator[str]:
+        """The text, a line at a time."""
+        at = 0
+        for line in running(self.path):
+            if part := line[max(0, self.begin - at) : max(0, self.end - at)]:
+                yield part
+            at += len(line)
+
+    def pieces(self) -> Iterator[str]:
+        """The text, in pieces that are tokenized each for itself."""
+        return pieces(self.read())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(Config):
+    """Text of any kind, to learn to go on with."""
+
+    kind: Literal["text"] = "text"
+    text: Names
+    """Files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
+    valid: Names | None = None
+    """The same, to validate with; without it, the last tenth of the text is kept: of all files together, in their
+    order, by characters. A file that is among both is not trained on."""
+    longest: Longest | None = None
+    """The tokens of a window; without it, as many as the model can see."""
+
+    def parts(self) -> tuple[list[Part], list[Part]]:
+        """What to train on, and what to validate with; none is empty."""
+        valid = [] if self.valid is None else _whole(found(self.valid))
+        kept = {part.path for part in valid}
+        train = _whole([path for path in found(self.text) if path not in kept])
+        return (train, valid) if self.valid is not None else _cut(train)
+
+
+def _whole(paths: Sequence[Path]) -> list[Part]:
+    parts = (Part(path, 0, sum(map(len, running(path)))) for path in paths)
+    return [part for part in parts if part.end]
+
+
+def _cut(files: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """All but the last tenth, and the last tenth."""
+    left, train, valid = int(TRAINED * sum(file.end for file in files)), [], []
+    for path, begin, end in files:
+        middle = min(left, end)
+        train.append(Part(path, begin, middle))
+        valid.append(Part(path, middle, end))
+        left -= middle
+    return [part for part in train if part.begin < part.end], [part for part in valid if part.begin < part.end]
+
+
+# between a word and the space after it, which neither characters nor the pattern of GPT-2 put into one token
+_SEAM = re.compile(r"(?<=\S)(?=[ \n])")
+
+
+def pieces(text: Iterable[str]) -> Iterator[str]:
+    """A text, given a few lines at a time, in pieces whose tokens, one after the other, are those of the whole."""
+    rest = ""
+    for line in text:
+        rest += line
+        while len(rest) > PIECE and (seam := _SEAM.search(rest, PIECE)):
+            yield rest[: seam.start()]
+            rest = rest[seam.start() :]
+    if rest:
+        yield rest
+
+
+def tokenized(text: Iterable[str], tokenizer: TextTokenizer) -> Iterator[list[int]]:
+    """The tokens of a text that is given in pieces, some at a time."""
+    iterator = iter(text)
+    while some := list(islice(iterator, AT_ONCE)):
+        yield from tokenizer.encode(some)
+
+
+def encoded(parts: Sequence[Part], key: str, tokenizer: TextTokenizer, cache: Path) -> Tokens:
+    """The tokens of some text, with the tokenizer's `end` between files: from the cache, or else made there.
+
+    Args:
+        key: a hash of the contents of the files.
+    """
+    places = [(part.begin, part.end) for part in parts]
+    recipe = ["text", 1, key, places, tokenizer.to_json()]  # 1: the version of the format
+    return cached(cache, recipe, lambda folder: _encode(parts, tokenizer, folder), _opened)
+
+
+def _encode(parts: Sequence[Part], tokenizer: TextTokenizer, folder: Path) -> None:
+    count = 0
+    with (folder / "tokens.bin").open("wb") as file:
+        for number, part in enumerate(parts):
+            if number and tokenizer.end is not None:
+                count += file.write(np.uint32(tokenizer.end).tobytes()) // 4
+            for tokens in tokenized(part.pieces(), tokenizer):
+                count += file.write(np.array(tokens, np.uint32).tobytes()) // 4
+    (folder / "about.json").write_text(json.dumps({"tokens": count}), "utf-8")
+
+
+def _opened(folder: Path) -> Tokens:
+    tokens = mapped(folder / "tokens.bin")
+    if json.loads((folder / "about.json").read_text("utf-8")) != {"tokens": len(tokens)}:
+        raise ValueError(f"{folder}: damaged, it is not as long as it should be")
+    return tokens
+
+
+@dataclass(frozen=True)
+class WindowBatch(Batch):
+    """Windows of a text, and the token that comes next at each place."""
+
+    asked: ClassVar = {"next_BT": IGNORED}
+    tokens_BT: Tensor
+    next_BT: Tensor
+
+
+class FixedWindows(SameEachEpoch):
+    """Windows that begin at these tokens of a text."""
+
+    def __init__(self, tokens: Tokens, context: int, begins: Indices) -> None:
+        self.tokens, self.context, self.begins = tokens, context, begins
+        self.lengths = np.full((len(begins), 1), context, np.int32)
+
+    def fetch(self, indices: Indices) -> WindowBatch:
+        """The windows of these numbers."""
+        places = self.begins[indices, None] + np.arange(self.context + 1)
+        tokens_BT = torch.from_numpy(self.tokens[places].astype(np.int64))
+        return WindowBatch(tokens_BT[:, :-1], tokens_BT[:, 1:])
+
+
+class Windows:
+    """All of a text in windows, which begin elsewhere in each epoch.
+
+    Args:
+        source: what the text is called in errors.
+    """
+
+    def __init__(self, tokens: Tokens, context: int, seed: int, source: str = "the text") -> None:
+        self.tokens, self.seed, self.longest = tokens, seed, context
+        _expect_one(tokens, context, source)
+
+    def epoch(self, number: int) -> FixedWindows:
+        """Windows side by side, from one of the first tokens on to the end of the text."""
+        context, last = self.longest, len(self.tokens) - self.longest
+        first = np.random.default_rng([self.seed, number]).integers(min(context, last))
+        return FixedWindows(self.tokens, context, np.arange(first, last, context))
+
+
+def spread(tokens: Tokens, context: int, most: int = VALID_TOKENS, source: str = "the text") -> FixedWindows:
+    """Windows from all over a text, with at most so many tokens, or one window."""
+    _expect_one(tokens, context, source)
+    begins = np.arange(0, len(tokens) - context, context)
+    count = min(len(begins), max(1, most // context))
+    return FixedWindows(tokens, context, begins[np.arange(count) * len(begins) // count])
+
+
+def _expect_one(tokens: Tokens, context: int, source: str) -> None:
+    if len(tokens) <= context:
+        raise ValueError(
+            f"{source} has {len(tokens):,} tokens, fewer than a window of {context:,} and the token after it; "
+            f"give more text, or lower data.longest"
+        )

@@ -1,0 +1,160 @@
+"""GPT-2: a Transformer decoder without an encoder, which goes on with a text (Radford et al. 2019).
+
+    x_0 = token + position,  x_l = layer_l(x_(l−1)),  logits = E · LayerNorm(x_L)
+
+with the norm before each sublayer and the token embedding E. Nobody sees the future, so that every place of a text asks
+for its next token at once. What the sublayers add begins smaller the more of them there are, so that their sum does not
+grow with depth.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal, cast
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.blocks import masks
+from regard.blocks.attention import Cache
+from regard.blocks.dropout import Dropout
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.feedforward import Activation
+from regard.blocks.layers import EncoderLayer
+from regard.blocks.norms import LayerNorm
+from regard.blocks.positions import Learned, Positions
+from regard.config import Config, Positive, Problem, Rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpt2Config(Config):
+    """A GPT-2's shape."""
+
+    kind: Literal["gpt2"] = "gpt2"
+    vocab_size: Positive
+    width: Positive = 768
+    heads: Positive = 12
+    ff_width: Positive = 3072
+    layers: Positive = 12
+    context: Positive = 1024
+    """Longest text that the position table covers."""
+    activation: Activation = "gelu_tanh"
+    norm_eps: Annotated[float, Field(gt=0)] = 1e-5
+    dropout: Rate = 0.1
+
+    presets: ClassVar = {
+        "small": {"width": 768, "heads": 12, "ff_width": 3072, "layers": 12},
+        "medium": {"width": 1024, "heads": 16, "ff_width": 4096, "layers": 24},
+        "large": {"width": 1280, "heads": 20, "ff_width": 5120, "layers": 36},
+        "xl": {"width": 1600, "heads": 25, "ff_width": 6400, "layers": 48},
+    }
+
+    def problems(self) -> Iterator[Problem]:
+        """Values that cannot go together."""
+        if self.width % self.heads:
+            yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
+
+    def build(self) -> "Gpt2":
+        """The model, with fresh weights."""
+        return Gpt2(self)
+
+
+@dataclass(frozen=True)
+class Gpt2State:
+    """Where the model is in its texts: what each layer remembers of the tokens so far."""
+
+    caches: tuple[Cache, ...]
+
+    @property
+    def length(self) -> int:
+        """The tokens so far."""
+        return self.caches[0].length
+
+    def reorder(self, index_B: Tensor) -> "Gpt2State":
+        """The state of the texts that `index_B` names."""
+        return Gpt2State(tuple(cache.reorder(index_B) for cache in self.caches))
+
+
+class Gpt2(nn.Module):
+    """The decoder; its output layer is the token embedding."""
+
+    looks: ClassVar = {"layers.*.attention": ("text", "text")}
+    parts: ClassVar = dict.fromkeys(("tokens", "positions", "layers.*", "norm"), "text")
+    answering: ClassVar = "layers"
+
+    def __init__(self, config: Gpt2Config) -> None:
+        super().__init__()
+        self.config = config
+        width, norm = config.width, partial(LayerNorm, config.width, config.norm_eps)
+        self.tokens = TokenEmbedding(config.vocab_size, width, scaled=False)
+        self.positions = Positions(Learned(width, config.context))
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                width,
+                config.heads,
+                config.ff_width,
+                norm,
+                placement="pre",
+                activation=config.activation,
+                dropout=config.dropout,
+            )
+            for _ in range(config.layers)
+        )
+        self.norm = norm()
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Small normal weights and no bias, as in the authors' code."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | TokenEmbedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+            if isinstance(module, Learned):
+                nn.init.normal_(module.weight, std=0.01)
+        for layer in cast(Sequence[EncoderLayer], self.layers):
+            for last in (layer.attention.out, layer.feedforward.outer):
+                nn.init.normal_(last.weight, std=0.02 * (2 * self.config.layers) ** -0.5)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """Logits for the token after each token, given the tokens up to it."""
+        return self.tokens.logits(self.hidden(tokens_BT))
+
+    def hidden(self, tokens_BT: Tensor) -> Tensor:
+        """A vector for each token, from which the next one is read."""
+        return self.norm(self._read(tokens_BT, [None] * self.config.layers))
+
+    def answer(self, x_BTD: Tensor) -> Tensor:
+        """Logits as they would be, if x were what the last layer gives."""
+        return self.tokens.logits(self.norm(x_BTD))
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that a text may have."""
+        return self.config.context
+
+    def output_parameters(self) -> tuple[Tensor, None]:
+        """The matrix of the output layer, which has no bias."""
+        return self.tokens.weight, None
+
+    def start(self, tokens_BT: Tensor) -> Gpt2State:
+        """Reads the tokens that texts begin with, of which there may be none; the next one is for `step`."""
+        caches = tuple(Cache() for _ in self.layers)
+        if tokens_BT.size(1):
+            self._read(tokens_BT, caches)
+        return Gpt2State(caches)
+
+    def step(self, tokens_B: Tensor, state: Gpt2State) -> tuple[Tensor, Gpt2State]:
+        """Takes in one token of each text; gives logits for the next one. The state given is used up."""
+        x_B1D = self._read(tokens_B[:, None], state.caches)
+        return self.answer(x_B1D)[:, 0], state
+
+    def _read(self, tokens_BT: Tensor, caches: Sequence[Cache | None]) -> Tensor:
+        """What the last layer makes of each token, given those before it, the ones in the caches included."""
+        start, length = caches[0].length if caches[0] else 0, tokens_BT.size(1)
+        allowed = masks.causal(length, start + length, tokens_BT.device) if length > 1 else None
+        x_BTD = self.dropout(self.positions(self.tokens(tokens_BT), start))
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x_BTD = layer(x_BTD, allowed, cache)
+        return x_BTD

@@ -1,0 +1,105 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import regard
+from completers import TOKENIZERS, gpt2
+from regard import library
+from regard.cli.main import app
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def model(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / request.param
+    made = gpt2(TOKENIZERS[request.param]).float()
+    library.save(folder, made.config, library.tensors(made), (TOKENIZERS[request.param],), "")
+    return folder
+
+
+def run(*arguments: object, stdin: str | None = None) -> str:
+    result = CliRunner().invoke(app, ["complete", *map(str, arguments)], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_text_goes_on(model: Path) -> None:
+    expected = regard.load(str(model)).complete("ROMEO:", tokens=20, temperature=0.5, top_k=5)[0].text
+    arguments = ("--model", model, "--tokens", 20, "--temperature", 0.5, "--top-k", 5)
+    assert run(*arguments, "ROMEO:") == expected + "\n"
+    assert run(*arguments, stdin="ROMEO:\n") == expected + "\n"
+    assert run(*arguments, "--tries", 1, "ROMEO:") == expected + "\n"
+
+
+def test_tries_are_told_apart_by_their_seeds(model: Path) -> None:
+    found = regard.load(str(model)).complete("ROMEO:", tries=3, tokens=9, seed=5, min_p=0.01, repetition=1.2)
+    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--min-p", 0.01, "--repetition", 1.2)
+    shown = run(*shared, "--tries", 3, "--seed", 5)
+    assert shown == "".join(f"--- seed {5 + i}\n{completion.text}\n" for i, completion in enumerate(found))
+    assert run(*shared, "--seed", 6) == found[1].text + "\n"
+
+
+def test_json_has_the_probability_of_each_token(model: Path) -> None:
+    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--json")
+    lines = [json.loads(line) for line in run(*shared, "--tries", 2, "--top-p", 0.9).splitlines()]
+    for line, completion in zip(
+        lines, regard.load(str(model)).complete("ROMEO:", tries=2, tokens=9, top_p=0.9), strict=True
+    ):
+        assert line["prompt"] == "ROMEO:"
+        assert (line["text"], line["seed"], line["why"]) == (completion.text, completion.seed, completion.why)
+        assert [token["token"] for token in line["tokens"]] == list(completion.tokens)
+        assert [token["piece"] for token in line["tokens"]] == list(completion.pieces)
+        assert [token["log_probability"] for token in line["tokens"]] == pytest.approx(
+            completion.token_scores, abs=1e-5
+        )
+    best = [json.loads(line) for line in run(*shared, "--beam", 3, "--n-best", 2).splitlines()]
+    expected = regard.load(str(model)).best("ROMEO:", tokens=9, beam=3, n_best=2)
+    assert [line["text"] for line in best] == [completion.text for completion in expected]
+    assert best[0]["seed"] is None
+
+
+def test_a_line_break_is_written_as_in_programs(model: Path) -> None:
+    shared = ("--model", model, "ROMEO:", "--tokens", 40, "--temperature", 3, "--json")
+    for stop, meant in ((r"\n", "\n"), ("\n", "\n"), ("e", "e")):
+        texts = [json.loads(line) for line in run(*shared, "--tries", 20, "--stop", stop).splitlines()]
+        assert not any(meant in text["text"] for text in texts)
+        assert any(text["why"] == "stop" for text in texts)
+
+
+def test_a_text_that_is_too_long_is_an_error_or_slides(model: Path) -> None:
+    with pytest.raises(ValueError, match="200 to write do not fit into the context of 48; .*'slide'"):
+        run("--model", model, "ROMEO:", "--overflow", "error")
+    assert run("--model", model, "ROMEO:")
+    assert run("--model", model, "", "--tokens", 5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--top-p", 0], "top-p is a probability above 0 and at most 1, got 0.0"),
+        (["--top-p", 1.5], "top-p is a probability above 0 and at most 1, got 1.5"),
+        (["--temperature", -1], "a temperature is at least 0, got -1.0"),
+        (["--stop", ""], "a stop string has at least one character"),
+        (["--n-best", 2], "--n-best is for --beam; add it, or leave this out"),
+        (["--beam", 2, "--top-k", 4], "--top-k is for texts that are drawn; leave it or --beam out"),
+    ],
+)
+def test_mistakes_are_told_in_words(model: Path, arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        run("--model", model, "ROMEO:", "--tokens", 5, *arguments)
+
+
+def test_other_models_do_not_go_on_with_texts() -> None:
+    with pytest.raises(ValueError, match="en-es is a model of kind 'transformer', which does not go on with texts"):
+        run("--model", "en-es", "ROMEO:")
+
+
+def test_what_it_looks_at_is_shown(model: Path) -> None:
+    result = CliRunner().invoke(app, ["look", "--model", str(model), "ROMEO: soft", "--tokens"])
+    assert result.exit_code == 0, result.output
+    reading = regard.load(str(model)).reading("ROMEO: soft")
+    assert "soft" in "".join(reading.streams["text"].pieces)
+    assert len(result.stdout.splitlines()) > 3

@@ -1,0 +1,70 @@
+"""Small models that go on with texts."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor, nn
+
+from helpers import randomise
+from regard.blocks.norms import LayerNorm
+from regard.data.gpt import BytePairs, Characters, TextTokenizer
+from regard.models.gpt2 import Gpt2, Gpt2Config
+from regard.tasks.completion import Completer
+
+TEXTS = [
+    "ROMEO:\nBut, soft! what light through yonder window breaks?\n\n",
+    "JULIET:\nO Romeo, Romeo! wherefore art thou Romeo?\n\n",
+    "NURSE:\nAnon, good nurse! Sweet Montague, be true.\n\n",
+]
+TOKENIZERS: dict[str, TextTokenizer] = {"pairs": BytePairs.train(280, TEXTS), "characters": Characters.learn(TEXTS)}
+
+
+def gpt2(tokenizer: TextTokenizer, **changes: int) -> Gpt2:
+    torch.manual_seed(1)
+    shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 48, **changes}
+    model = Gpt2Config(vocab_size=tokenizer.vocab_size, **shape).build()
+    with torch.no_grad():
+        randomise(model)
+        for module in model.modules():
+            if isinstance(module, LayerNorm):
+                module.weight.add_(1)  # so that words differ in what comes of them
+    return model.eval()
+
+
+def completer(name: str, **changes: int) -> Completer:
+    return Completer(gpt2(TOKENIZERS[name], **changes), TOKENIZERS[name])
+
+
+class Parrot(nn.Module):
+    """Says these tokens, whatever it reads."""
+
+    limit = 1000
+
+    def __init__(self, vocab_size: int, tokens: list[int]) -> None:
+        super().__init__()
+        self.config, self.tokens = SimpleNamespace(vocab_size=vocab_size), tokens
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def start(self, _tokens: Tensor) -> "Told":
+        return Told(0)
+
+    def step(self, tokens: Tensor, state: "Told") -> tuple[Tensor, "Told"]:
+        logits = torch.zeros(len(tokens), self.config.vocab_size)
+        logits[:, self.tokens[state.count]] = 100.0
+        return logits, Told(state.count + 1)
+
+
+class Told(SimpleNamespace):
+    def __init__(self, count: int) -> None:
+        super().__init__(count=count)
+
+    def reorder(self, _index: Tensor) -> "Told":
+        return self
+
+
+def parrot(text: str, *, ends: bool = False) -> Completer:
+    """Says this text, one byte a token where it is not English."""
+    tokenizer = TOKENIZERS["pairs"]
+    (tokens,) = tokenizer.encode([text])
+    assert tokenizer.end is not None
+    return Completer(Parrot(tokenizer.vocab_size, [*tokens, *([tokenizer.end] if ends else tokens)]), tokenizer)

@@ -1,0 +1,352 @@
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from regard.data.gpt import END, LETTERS, BytePairs, Characters, TextTokenizer
+
+TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 3
+BYTE_PAIRS = BytePairs.train(290, TEXTS)
+CHARACTERS = Characters.learn(["ab 1é\n\t", "\u00a0“漢.😀"])
+KNOWN = st.text("ab 1é\n\t\u00a0“漢.😀")
+EACH = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["byte pairs", "characters"])
+TRAIN = "import sys; from regard.data.gpt import BytePairs; print(BytePairs.train(290, sys.argv[1:]).to_json())"
+
+ENCODER = {letter: number for number, letter in enumerate(LETTERS)} | {"th": 256, "the": 257, "Ġthe": 258, END: 259}
+PAIRS = ["t h", "th e", "Ġ the"]
+Files = Callable[..., tuple[Path, Path]]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Writes files like those of GPT-2."""
+
+    def write(encoder: Any = ENCODER, pairs: list[str] = PAIRS, version: str = "#version: 0.2") -> tuple[Path, Path]:
+        (tmp_path / "encoder.json").write_text(json.dumps(encoder), "utf-8")
+        (tmp_path / "vocab.bpe").write_text("\n".join([version, *pairs, ""]), "utf-8")
+        return tmp_path / "encoder.json", tmp_path / "vocab.bpe"
+
+    return write
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@example("😀 日本語 العربية ▁ Ġ \t\r\n x  \0\x85\u2028")
+@example(f"{END} is thirteen characters, {END}")
+@example("  two  spaces  ")
+@example("cafe\u0301 café ﬁ")
+@example("")
+def test_decoding_gives_back_any_text(text) -> None:
+    (tokens,) = BYTE_PAIRS.encode([text])
+    assert BYTE_PAIRS.decode([tokens]) == [text]
+    assert BYTE_PAIRS.raw(tokens) == text.encode()
+    assert BYTE_PAIRS.end not in tokens
+
+
+@given(KNOWN)
+def test_decoding_gives_back_any_text_of_known_characters(text) -> None:
+    (tokens,) = CHARACTERS.encode([text])
+    assert CHARACTERS.decode([tokens]) == [text]
+    assert CHARACTERS.raw(tokens) == text.encode()
+    assert "".join(CHARACTERS.pieces(tokens)) == text
+    assert CHARACTERS.engine.encode(text).ids == tokens  # so that the file says to others what it says to us
+    assert CHARACTERS.engine.decode(tokens) == text
+
+
+@EACH
+@given(text=KNOWN)
+def test_every_token_belongs_to_one_of_the_words_that_spaces_part(tokenizer, text) -> None:
+    (tokens,) = tokenizer.encode([text])
+    numbers = tokenizer.words(tokens)
+    assert tokenizer.spelled(tokens) == tuple(word.decode() for word in text.encode().split())
+    assert list(dict.fromkeys(number for number in numbers if number >= 0)) == list(range(len(text.encode().split())))
+    for token, number in zip(tokens, numbers, strict=True):
+        assert (number == -1) == (not tokenizer.raw([token]).strip())
+
+
+def test_a_token_that_begins_with_a_space_begins_a_word() -> None:
+    (tokens,) = BYTE_PAIRS.encode(["the bread\n bread"])
+    assert BYTE_PAIRS.pieces(tokens) == ["the", " bread", "\n", " bread"]
+    assert BYTE_PAIRS.words(tokens) == [0, 1, -1, 2]
+    assert BYTE_PAIRS.spelled(tokens) == ("the", "bread", "bread")
+
+
+def test_words_end_where_a_document_ends() -> None:
+    (bread,) = BYTE_PAIRS.encode(["bread"])
+    document = [*bread, BYTE_PAIRS.end, *bread]
+    assert BYTE_PAIRS.spelled(document) == ("bread", "bread")
+    assert BYTE_PAIRS.words(document) == [0] * len(bread) + [-1] + [1] * len(bread)
+
+
+@EACH
+def test_several_texts_are_encoded_each_for_itself(tokenizer) -> None:
+    texts = ["a b", "", " b", "b\n"]
+    assert tokenizer.encode(texts) == [tokenizer.encode([text])[0] for text in texts]
+    assert tokenizer.decode(tokenizer.encode(texts)) == texts
+    assert tokenizer.encode([]) == tokenizer.decode([]) == []
+
+
+def test_pieces_show_what_is_no_whole_character() -> None:
+    tokens = BYTE_PAIRS.encode(["日x\n"])[0]
+    assert BYTE_PAIRS.pieces(tokens) == ["\ufffd", "\ufffd", "\ufffd", "x", "\n"]
+    assert [BYTE_PAIRS.raw([token]) for token in tokens] == [b"\xe6", b"\x97", b"\xa5", b"x", b"\n"]
+    assert BYTE_PAIRS.decode([tokens[:2], tokens[1:]]) == ["\ufffd", "\ufffd\ufffdx\n"]
+
+
+@EACH
+def test_tokens_beyond_the_vocabulary_are_nothing(tokenizer) -> None:
+    (tokens,) = tokenizer.encode(["a"])
+    strange = [tokenizer.vocab_size, *tokens, 10**12, -1]
+    assert tokenizer.decode([strange]) == ["a"]
+    assert tokenizer.raw(strange) == b"a"
+    assert tokenizer.pieces(strange) == ["", "a", "", ""]
+    assert tokenizer.words(strange) == [-1, 0, -1, -1]
+    assert tokenizer.spelled(strange) == ("a",)
+
+
+def test_the_end_of_a_document_is_the_last_token_and_is_not_written() -> None:
+    end = BYTE_PAIRS.end
+    assert end == BYTE_PAIRS.begin == BYTE_PAIRS.vocab_size - 1
+    (tokens,) = BYTE_PAIRS.encode(["el niño"])
+    assert BYTE_PAIRS.decode([[end, *tokens, end]]) == ["el niño"]
+    assert BYTE_PAIRS.raw([end]) == b""
+    assert BYTE_PAIRS.pieces([end]) == [END]
+
+
+def test_a_text_of_characters_begins_after_a_line_break_if_there_are_any() -> None:
+    assert (CHARACTERS.end, CHARACTERS.pieces([CHARACTERS.begin])) == (None, ["\n"])
+    assert Characters.learn(["ba"]).begin == 0
+
+
+def test_byte_pairs_without_an_end_begin_after_a_line_break(files) -> None:
+    tokenizer = BytePairs.from_files(*files({token: number for token, number in ENCODER.items() if token != END}))
+    assert (tokenizer.end, tokenizer.pieces([tokenizer.begin])) == (None, ["\n"])
+
+
+def test_training_finds_frequent_words_and_no_more_tokens_than_asked() -> None:
+    assert BYTE_PAIRS.vocab_size == 290
+    assert {" bread", "the", " child", "n"} <= set(BYTE_PAIRS.pieces(range(290)))
+    assert BytePairs.train(257, TEXTS).vocab_size == 257
+    assert BytePairs.train(5000, ["the the"]).vocab_size == 256 + 3 + 1  # th, the, " the": no more pairs are there
+    assert BytePairs.train(5000, []).vocab_size == 257
+
+
+def test_training_gives_the_same_in_every_process() -> None:
+    command = [sys.executable, "-c", TRAIN, *TEXTS]
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+    assert run.stdout.strip() == BYTE_PAIRS.to_json()
+
+
+def test_characters_are_in_the_order_of_unicode() -> None:
+    tokenizer = Characters.learn(iter(["ba😀", "", "é\nab"]))
+    assert tokenizer.pieces(range(tokenizer.vocab_size)) == ["\n", "a", "b", "é", "😀"]
+
+
+@EACH
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_saved_tokenizer_is_the_same(tokenizer, by_name, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    loaded = type(tokenizer).load(path) if by_name else TextTokenizer.load(path)
+    assert type(loaded) is type(tokenizer)
+    assert loaded.to_json() == tokenizer.to_json() == path.read_text("utf-8")
+    assert (loaded.begin, loaded.end, loaded.vocab_size) == (tokenizer.begin, tokenizer.end, tokenizer.vocab_size)
+    assert loaded.encode(["ab 1é\n😀"]) == tokenizer.encode(["ab 1é\n😀"])
+
+
+@EACH
+def test_a_tokenizer_can_be_given_to_another_process(tokenizer) -> None:
+    assert pickle.loads(pickle.dumps(tokenizer)).encode(["a b"]) == tokenizer.encode(["a b"])
+
+
+def test_files_of_gpt_2_are_read(files) -> None:
+    tokenizer = BytePairs.from_files(*files())
+    assert tokenizer.encode(["the the then", f"th{END}"])[0] == [257, 258, 258, ENCODER["n"]]
+    assert tokenizer.encode(["th" + END])[0][0] == 256
+    assert (tokenizer.vocab_size, tokenizer.end) == (260, 259)
+    assert tokenizer.decode(tokenizer.encode(["the 日本"])) == ["the 日本"]
+
+
+def test_a_list_of_pairs_may_begin_with_a_pair_even_of_signs_that_look_like_a_version(files) -> None:
+    tokenizer = BytePairs.from_files(*files({**ENCODER, "##": 260}, version="# #"))
+    assert tokenizer.encode(["the##"]) == [[257, 260]]
+
+
+def test_files_with_the_line_ends_of_windows_are_read(files) -> None:
+    encoder_json, vocab_bpe = files()
+    vocab_bpe.write_bytes(vocab_bpe.read_bytes().replace(b"\n", b"\r\n"))
+    assert BytePairs.from_files(encoder_json, vocab_bpe).encode(["the"]) == [[257]]
+
+
+def without(token: str) -> dict[str, int]:
+    """The table without a token, and without the gap that it leaves."""
+    return {name: number for number, name in enumerate(name for name in ENCODER if name != token)}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ([], r"encoder\.json: expected a table with the number of each token"),
+        ({**ENCODER, "a": "1"}, r"encoder\.json: the number of the token 'a' is '1'; expected 0, 1, 2"),
+        ({**ENCODER, "a": True}, r"encoder\.json: the number of the token 'a' is True"),
+        ({**ENCODER, "a": [1]}, r"encoder\.json: the number of the token 'a' is \[1\]"),
+        ({**ENCODER, END: 261}, r"encoder\.json: no token has the number 259; 260 tokens have 0 to 259"),
+        ({**ENCODER, END: 7}, r"encoder\.json: no token has the number 259"),
+        ({**ENCODER, END: -1}, r"encoder\.json: no token has the number 259"),
+        ({**ENCODER, END: 2**70}, r"encoder\.json: no token has the number 259"),
+        (without("a"), r"encoder\.json: 1 of the 256 bytes are no tokens, the first of them 0x61"),
+        ({}, r"encoder\.json: 256 of the 256 bytes are no tokens, the first of them 0x00"),
+        (without("the"), r"vocab\.bpe, line 3: .*encoder\.json has no token 'the'; take files of one model"),
+    ],
+)
+def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BytePairs.from_files(*files(encoder))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["t h", "the"], r"vocab\.bpe, line 3: 'the' is not two tokens with a space between them"),
+        (["t h e"], r"vocab\.bpe, line 2: 't h e' is not two tokens"),
+        (["t "], r"vocab\.bpe, line 2: 't ' is not two tokens"),
+        ([" t"], r"vocab\.bpe, line 2: ' t' is not two tokens"),
+        (["t h", "to e"], r"vocab\.bpe, line 3: .*encoder\.json has no token 'to'"),
+        (["t h", "#version: 0.2"], r"vocab\.bpe, line 3: .*encoder\.json has no token '#version:'"),
+    ],
+)
+def test_a_bad_list_of_pairs_is_named(files, pairs, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BytePairs.from_files(*files(pairs=pairs))
+
+
+def test_damaged_files_are_named(files) -> None:
+    encoder_json, vocab_bpe = files()
+    vocab_bpe.write_bytes(b"#version: 0.2\nt \xff\n")
+    with pytest.raises(ValueError, match=r"vocab\.bpe, line 2: not UTF-8 \(bytes ff\)"):
+        BytePairs.from_files(encoder_json, vocab_bpe)
+    for damaged in (b'{"a": 0', b'{"\xff": 0}'):
+        encoder_json.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"encoder\.json: damaged, it is not JSON"):
+            BytePairs.from_files(encoder_json, vocab_bpe)
+
+
+def test_a_vocabulary_that_is_too_small_is_an_error_that_says_the_least() -> None:
+    with pytest.raises(ValueError, match=r"a vocabulary of 256 cannot hold all bytes and <\|endoftext\|>; choose 257"):
+        BytePairs.train(256, TEXTS)
+
+
+def test_half_a_character_is_an_error_that_says_where() -> None:
+    with pytest.raises(ValueError, match=r"character 3 of the text is '\\udcff', half of one; is the text encoded as"):
+        BYTE_PAIRS.encode(["fine", "ab\udcff"])
+
+
+def test_unknown_characters_are_named() -> None:
+    with pytest.raises(ValueError, match=r"never seen: 'Z', '\\udcff'; it knows 12\. Leave them out, or train on a"):
+        CHARACTERS.encode(["ab", "Z\udcff aZ"])
+    with pytest.raises(ValueError, match=r"never seen: 'A', 'B', 'C', 'D', 'E' and 2 more; it knows 12"):
+        CHARACTERS.encode(["GFEDCBA"])
+
+
+def test_there_must_be_characters_to_learn() -> None:
+    with pytest.raises(ValueError, match="there are no characters to learn; the text is empty"):
+        Characters.learn(["", ""])
+
+
+def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> None:
+    other = Tokenizer.from_str(BYTE_PAIRS.to_json())
+    other.add_tokens([AddedToken(END, special=False)])
+    other.enable_truncation(3)
+    other.enable_padding(pad_id=0, pad_token="!", length=12)
+    other.post_processor = processors.TemplateProcessing(f"{END} $A", special_tokens=[(END, BYTE_PAIRS.end)])
+    other.decoder = None
+    other.save(str(tmp_path / "tokenizer.json"))
+    loaded = TextTokenizer.load(tmp_path / "tokenizer.json")
+    texts = [f"the child eats {END} niños", "a"]
+    assert loaded.encode(texts) == BYTE_PAIRS.encode(texts)
+    assert loaded.decode(loaded.encode(texts)) == texts
+    assert loaded.raw([loaded.end]) == b""
+
+
+def test_tokens_that_others_have_added_are_what_they_say() -> None:
+    engine = Tokenizer.from_str(BYTE_PAIRS.to_json())
+    engine.add_special_tokens(["<|pad|>"])
+    engine.add_tokens(["é!"])
+    tokenizer = BytePairs(engine)
+    assert tokenizer.vocab_size == 292
+    assert tokenizer.pieces([290, 291]) == ["<|pad|>", "é!"]
+    assert tokenizer.decode([[290, 291]]) == ["é!"]
+    assert tokenizer.decode(tokenizer.encode(["é! <|pad|>"])) == ["é! <|pad|>"]
+    assert tokenizer.encode(["é!"]) == [[291]]
+
+
+def test_a_name_that_is_not_of_bytes_is_text(files) -> None:
+    tokenizer = BytePairs.from_files(*files({**ENCODER, "日é": 260}))
+    assert tokenizer.decode([[260]]) == ["日é"]
+
+
+def test_tokenizers_of_another_kind_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    CHARACTERS.save(path)
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.json: not a tokenizer of GPT-2 \(.* model is WordLevel; expected"
+    ):
+        BytePairs.load(path)
+    BYTE_PAIRS.save(path)
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of characters \(.*model is BPE; expected"):
+        Characters.load(path)
+    path.write_text(Tokenizer(models.Unigram()).to_str())
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts \(.*model is Unigram; expected"):
+        TextTokenizer.load(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts"):
+        TextTokenizer.load(path)
+    path.write_text(Tokenizer(models.WordLevel({"a": 0, "the": 1})).to_str())
+    with pytest.raises(ValueError, match="the vocabulary has 'the', which is not one character"):
+        TextTokenizer.load(path)
+
+
+def changed(name: str, value: Any) -> Tokenizer:
+    engine = Tokenizer.from_str(BYTE_PAIRS.to_json())
+    setattr(engine, name, value)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        changed("normalizer", normalizers.NFC()),
+        changed("pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=True)),
+        changed("pre_tokenizer", pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)),
+        changed("pre_tokenizer", pre_tokenizers.Whitespace()),
+        changed("pre_tokenizer", None),
+    ],
+)
+def test_a_tokenizer_that_cuts_otherwise_is_refused(engine) -> None:
+    with pytest.raises(ValueError, match=r"GPT-2's are None and ByteLevel\(add_prefix_space=False"):
+        BytePairs(engine)
+
+
+def test_a_tokenizer_without_all_bytes_or_numbers_is_refused() -> None:
+    engine = changed("model", models.BPE({"a": 0}, []))
+    with pytest.raises(ValueError, match="255 of the 256 bytes are no tokens, the first of them 0x00"):
+        BytePairs(engine)
+    with pytest.raises(ValueError, match="no token has the number 1; 2 tokens have 0 to 1"):
+        Characters(Tokenizer(models.WordLevel({"a": 0, "b": 2})))
+
+
+def test_files_are_found_by_the_names_of_hugging_face_and_of_the_authors(files, tmp_path: Path) -> None:
+    encoder_json, vocab_bpe = files()
+    assert BytePairs.from_folder(tmp_path).encode(["the"]) == [[257]]
+    encoder_json.rename(tmp_path / "vocab.json")
+    with pytest.raises(ValueError, match=r"has neither vocab\.json with merges\.txt nor encoder\.json with vocab\.bpe"):
+        BytePairs.from_folder(tmp_path)
+    vocab_bpe.rename(tmp_path / "merges.txt")
+    assert BytePairs.from_folder(tmp_path).encode(["the"]) == [[257]]

@@ -1,0 +1,178 @@
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from regard.config import parse
+from regard.data import windows
+from regard.data.batches import Batches
+from regard.data.gpt import BytePairs, Characters
+from regard.data.pretraining import IGNORED
+from regard.data.windows import Part, TextConfig, Windows, encoded, pieces, spread
+
+WORDS = "To be, or not to be: that's the question.\n\nWhether 'tis nobler  in the mind, 2023!\n"
+BYTE_PAIRS = BytePairs.train(300, [WORDS])
+# spaces become tokens together here, so that a cut between them would show
+SPACED = BytePairs.train(300, [f"a{one}{other}{third}b" for one in " \n\t" for other in " \n" for third in " \n"] * 9)
+
+
+def config(*names: object, **changes: Any) -> TextConfig:
+    return parse(TextConfig, {"text": [str(name) for name in names], **changes})
+
+
+def read(parts: list[Part]) -> list[str]:
+    return ["".join(part.read()) for part in parts]
+
+
+def text_of(count: int) -> np.ndarray:
+    """A text whose tokens are their own places."""
+    return np.arange(count, dtype=np.uint32)
+
+
+# windows
+
+
+@given(st.integers(1, 12), st.integers(1, 100), st.integers(0, 5), st.integers(0, 5))
+def test_an_epoch_asks_for_each_token_once_but_for_some_at_either_end(context, more, seed, number) -> None:
+    count = context + more
+    epoch = Windows(text_of(count), context, seed).epoch(number)
+    batch = epoch.fetch(np.arange(len(epoch.lengths)))
+    assert batch.tokens_BT.shape == batch.next_BT.shape == (len(epoch.lengths), context)
+    assert (batch.next_BT == batch.tokens_BT + 1).all()  # the token that comes after it
+    asked = batch.next_BT.flatten().tolist()
+    assert asked == list(range(asked[0], asked[-1] + 1))
+    assert 1 <= asked[0] <= context
+    assert count - context <= asked[-1] < count
+
+
+def test_an_epoch_is_always_the_same_and_another_is_not() -> None:
+    firsts = [int(Windows(text_of(1000), 50, seed=3).epoch(number).begins[0]) for number in (0, 0, 1, 2, 3)]
+    assert firsts[0] == firsts[1]
+    assert len(set(firsts)) > 2
+    drawn = {int(Windows(text_of(1000), 4, seed=1).epoch(number).begins[0]) for number in range(40)}
+    assert drawn == {0, 1, 2, 3}
+
+
+def test_batches_of_windows_are_cut_by_number_and_by_tokens() -> None:
+    examples = Windows(text_of(1001), 10, seed=1)
+    sizes = [len(batch.tokens_BT) for batch in Batches(examples, tokens=4096, seed=1, size=12).epoch(0)]
+    assert max(sizes) == 12
+    assert sum(sizes) in (99, 100)
+    assert max(len(batch.tokens_BT) for batch in Batches(examples, tokens=45, seed=1).epoch(0)) == 4
+
+
+def test_a_share_of_nothing_asks_for_nothing() -> None:
+    batch = spread(text_of(11), 10).fetch(np.array([0]))
+    assert (batch.share(1, 2).next_BT == IGNORED).all()
+
+
+@given(st.integers(1, 9), st.integers(1, 300), st.integers(1, 200))
+def test_windows_to_validate_with_are_few_apart_and_from_all_over(context, more, most) -> None:
+    tokens = text_of(context + more)
+    begins = spread(tokens, context, most).begins
+    assert begins[0] == 0
+    assert (begins % context == 0).all()
+    assert (np.diff(begins) > 0).all()
+    assert begins[-1] + context < len(tokens)
+    assert len(begins) == min((len(tokens) - 1) // context, max(1, most // context))
+    if len(begins) > 1:  # as far from each other as can be
+        assert np.ptp(np.diff(begins)) <= context
+
+
+def test_a_text_shorter_than_a_window_is_an_error() -> None:
+    message = r"the text has 64 tokens, fewer than a window of 64 and .*lower data\.longest"
+    with pytest.raises(ValueError, match=message):
+        Windows(text_of(64), 64, seed=1)
+    with pytest.raises(ValueError, match=message):
+        spread(text_of(64), 64)
+    assert len(Windows(text_of(65), 64, seed=1).epoch(0).begins) == len(spread(text_of(65), 64).begins) == 1
+
+
+# text
+
+
+@given(st.lists(st.text(st.sampled_from("abc \n"), max_size=30), min_size=1, max_size=4))
+def test_the_last_tenth_of_all_characters_is_kept(tmp_path_factory, texts) -> None:
+    folder = tmp_path_factory.mktemp("text")
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(text)
+    train, valid = config(folder).parts()
+    whole = "".join(texts)
+    cut = int(0.9 * len(whole))
+    assert "".join(read(train)) == whole[:cut]
+    assert "".join(read(valid)) == whole[cut:]
+    assert all(read(train) + read(valid))
+
+
+def test_text_is_read_as_it_stands(tmp_path: Path) -> None:
+    text = "\n\n  é\u2028\x0c\r one \n\ttwo\n\n\nlast, without an end "
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "b.txt").write_bytes(text.replace("\n", "\r\n").encode())
+    (tmp_path / "c.txt.gz").write_bytes(gzip.compress(text.encode()))
+    for path in tmp_path.iterdir():
+        train, valid = config(path).parts()
+        assert "".join(read(train) + read(valid)) == text
+
+
+def test_text_to_validate_with_is_not_trained_on(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(name)
+    train, valid = config(tmp_path, valid=str(tmp_path / "b.txt")).parts()
+    assert (read(train), read(valid)) == (["a", "c"], ["b"])
+
+
+def test_bad_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"fine\n\xe9t\xe9\n")
+    with pytest.raises(ValueError, match=r"a\.txt, line 2: not UTF-8 \(bytes e9"):
+        config(tmp_path).parts()
+
+
+# tokens
+
+
+@example("a \n\nb", 1)
+@given(st.text(st.sampled_from("ab1.' \t\n\u00a0\u2003\x1f\x85é"), max_size=60), st.integers(0, 9))
+def test_pieces_have_the_tokens_of_the_whole(text, size) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "PIECE", size)
+        found = list(pieces(text.splitlines(keepends=True)))
+    assert "".join(found) == text
+    (whole,) = SPACED.encode([text])
+    assert [token for tokens in SPACED.encode(found) for token in tokens] == whole
+
+
+def test_pieces_are_about_as_long_as_wanted() -> None:
+    found = list(pieces([WORDS] * 5000))
+    assert len(found) > 5
+    assert all(windows.PIECE <= len(piece) < windows.PIECE + 20 for piece in found[:-1])
+
+
+def test_between_files_stands_the_end_of_a_text(tmp_path: Path) -> None:
+    for name, text in (("a", "to be"), ("b", ""), ("c", "or not\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    parts, _ = config(tmp_path, valid=__file__).parts()
+    tokens = encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache")
+    one, other = BYTE_PAIRS.encode(["to be", "or not\n"])
+    assert tokens.tolist() == [*one, BYTE_PAIRS.end, *other]
+    characters = Characters.learn([WORDS])
+    assert characters.end is None
+    (expected,) = characters.encode(["to beor not\n"])
+    assert encoded(parts, "key", characters, tmp_path / "cache").tolist() == expected
+
+
+def test_tokens_are_made_once_and_again_when_damaged(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(WORDS)
+    parts = [Part(tmp_path / "a.txt", 0, 20)]
+    first = encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist()
+    (tmp_path / "a.txt").write_text("other")
+    assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist() == first
+    (path,) = tmp_path.glob("cache/*/tokens.bin")
+    path.write_bytes(path.read_bytes()[:-4])
+    (tmp_path / "a.txt").write_text(WORDS)
+    assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist() == first
+    other = encoded([Part(tmp_path / "a.txt", 0, 10)], "key", BYTE_PAIRS, tmp_path / "cache").tolist()
+    assert other != first

@@ -1,0 +1,47 @@
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from helpers import randomise, seeds
+from regard.decoding.beam import Beam
+from regard.decoding.bounded import Bounded
+from regard.decoding.sampling import Sampling
+from regard.models.gpt2 import Gpt2, Gpt2Config
+
+PROMPT = [0, 2, 1]
+
+
+def make(seed: int) -> Gpt2:
+    torch.manual_seed(seed)
+    return randomise(Gpt2Config(vocab_size=3, width=8, heads=2, ff_width=8, layers=1, context=9).build()).eval()
+
+
+@settings(max_examples=10)
+@given(seeds)
+@pytest.mark.parametrize("end", [2, 3])  # one of the model's tokens, or none
+@torch.no_grad()
+def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_nothing(end, seed) -> None:
+    model = make(seed)
+    bounded = Bounded(model, 3, 3, end)
+    (found,) = Beam(PROMPT[-1], end, 60, 4).search(bounded, torch.tensor([PROMPT[:-1]]), [3])
+    words = [token for token in range(3) if token != end]
+    ranked = []
+    for size in range(4) if end == 2 else (3,):
+        for text in product(words, repeat=size):
+            said = (*text, *(() if size == 3 else (end,)))
+            logs = model(torch.tensor([[*PROMPT, *said]])).log_softmax(-1)[0, len(PROMPT) - 1 :]
+            ranked.append((sum(float(logs[i, token]) for i, token in enumerate(said)) / (size + 1), text))
+    ranked.sort(reverse=True)
+    assert [h.tokens for h in found] == [text for _, text in ranked[:4]]
+    assert [h.score for h in found] == pytest.approx([score for score, _ in ranked[:4]])
+
+
+def test_the_model_is_not_asked_for_more_than_is_written() -> None:
+    model = make(0)
+    (found,) = Sampling(PROMPT[-1], 3, tries=3).search(Bounded(model, 7, 3, 3), torch.tensor([PROMPT[:-1]]), [7])
+    for hypothesis in found:  # one step more would exceed the context
+        assert len(hypothesis.tokens) == 7
+        assert hypothesis.cut
+        assert hypothesis.token_scores[-1] == 0

@@ -1,0 +1,88 @@
+from math import exp, log
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from helpers import randomise
+from regard.data.gpt import BytePairs, Characters
+from regard.data.pretraining import IGNORED
+from regard.evaluation import language
+from regard.evaluation.language import overlapping, score
+from regard.models.gpt2 import Gpt2, Gpt2Config
+
+TEXT = "Wer reitet so spät durch Nacht und Wind?\nEs ist der Vater mit seinem Kind;\n"
+TOKENIZERS = [Characters.learn([TEXT]), BytePairs.train(290, [TEXT])]
+
+
+def model(vocab_size: int, context: int) -> Gpt2:
+    torch.manual_seed(1)
+    config = Gpt2Config(vocab_size=vocab_size, width=8, heads=2, ff_width=16, layers=2, context=context)
+    return randomise(config.build()).eval()
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_a_model_that_knows_nothing_is_undecided_among_all_tokens(tokenizer) -> None:
+    knows_nothing = model(tokenizer.vocab_size, 16)
+    with torch.no_grad():
+        for parameter in knows_nothing.parameters():
+            parameter.zero_()
+    found = score(knows_nothing, tokenizer, TEXT)
+    (tokens,) = tokenizer.encode([TEXT])
+    size = len(TEXT.encode())
+    assert (found.tokens, found.bytes) == (len(tokens), size)
+    assert found.loss == pytest.approx(log(tokenizer.vocab_size), rel=1e-12)
+    assert found.perplexity == pytest.approx(tokenizer.vocab_size, rel=1e-12)
+    assert found.bits_per_byte == pytest.approx(len(tokens) * np.log2(tokenizer.vocab_size) / size, rel=1e-12)
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("spare", [0, 1, 40])
+def test_a_text_that_fits_the_context_has_the_plain_loss(tokenizer, spare) -> None:
+    (tokens,) = tokenizer.encode([TEXT])
+    own = model(tokenizer.vocab_size, len(tokens) + spare)
+    logits_TV = own(torch.tensor([[tokenizer.begin, *tokens[:-1]]]))[0]
+    loss = F.cross_entropy(logits_TV, torch.tensor(tokens)).item()
+    found = score(own, tokenizer, TEXT)
+    assert found.loss == pytest.approx(loss, rel=1e-12)
+    assert found.perplexity == pytest.approx(exp(loss), rel=1e-12)
+
+
+@given(st.integers(1, 12), st.integers(1, 70), st.integers(1, 50))
+def test_overlapping_windows_ask_for_each_token_once_after_half_a_context(context, count, batch_tokens) -> None:
+    tokens = np.arange(100, 101 + count)
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language, "BATCH_TOKENS", batch_tokens)
+        for batch in overlapping(tokens, context):
+            assert batch.tokens_BT.size(1) == min(context, count)
+            for row, following in zip(batch.tokens_BT.tolist(), batch.next_BT.tolist(), strict=True):
+                assert row == list(range(row[0], row[0] + len(row)))
+                for place, token in enumerate(following):
+                    if token != IGNORED:
+                        assert token == row[place] + 1
+                        assert row[0] == 100 or place >= context // 2
+                        asked.append(token)
+    assert asked == list(range(101, 101 + count))
+
+
+def test_a_long_text_is_scored_as_if_each_token_had_been_asked_for_alone() -> None:
+    tokenizer, context = TOKENIZERS[0], 6
+    own = model(tokenizer.vocab_size, context)
+    (tokens,) = tokenizer.encode([TEXT])
+    text = [tokenizer.begin, *tokens]
+    total = 0.0
+    for batch in overlapping(np.array(text), context):
+        for row, following in zip(batch.tokens_BT, batch.next_BT.tolist(), strict=True):
+            for place, token in enumerate(following):
+                if token != IGNORED:
+                    total -= own(row[None, : place + 1])[0, -1].log_softmax(-1)[token].item()
+    assert score(own, tokenizer, TEXT).loss == pytest.approx(total / len(tokens), rel=1e-10)
+
+
+def test_there_must_be_a_text() -> None:
+    with pytest.raises(ValueError, match="there is no text to try the model on"):
+        score(model(TOKENIZERS[0].vocab_size, 4), TOKENIZERS[0], "")

@@ -1,0 +1,89 @@
+"""Models that are no translators, in the explorer in a real browser."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from browser import expect, needs_chromium, ready, see, serving
+from completers import completer
+from regard.library import ready as ready_to_read
+from regard.models.bert import PretrainingHead
+from regard.serve.explorer import Explorer
+from texts import TOKENIZER, bert
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def guesser() -> Iterator[str]:
+    yield from serving(Explorer(ready_to_read(bert(PretrainingHead()), (TOKENIZER,)), "words", "the [MASK] dog ran"))
+
+
+def test_words_behind_masks_are_guessed_while_one_types(page, guesser) -> None:
+    page.goto(guesser)
+    ready(page, "translate")
+    expect(page.get_by_role("tab", name="Read and look")).to_be_visible()
+    said = page.locator("section", has_text="What it says").locator("p.words")
+    expect(said).to_have_text(re.compile(r"^the (?!\[MASK\]).+ dog ran$"))
+    box = page.get_by_label("Text")
+    box.fill("")
+    box.press_sequentially("good [MASK] ", delay=20)
+    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+$"))
+    box.press_sequentially("food", delay=20)  # the space that was typed is still there
+    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+ food$"))
+
+
+def test_two_sentences_have_two_colours(page, guesser) -> None:
+    see(page, guesser, "translate", text="the brown dog [SEP] good food")
+    second = page.locator("[lang=x-source] .word.second")
+    expect(second).to_have_text(["good", "food"])
+    first = page.locator("[lang=x-source] .word").first
+    colours = [word.evaluate("word => getComputedStyle(word).color") for word in (first, second.first)]
+    assert colours[0] != colours[1]
+    for view in ("heads", "walk", "whatif", "positions", "matter"):
+        see(page, guesser, view, text="the brown dog [SEP] good food")
+
+
+@pytest.fixture(scope="module")
+def bard() -> Iterator[str]:
+    yield from serving(Explorer(completer("characters"), "bard", "ROMEO:"))
+
+
+def test_a_text_goes_on_from_another_token(page, bard) -> None:
+    page.goto(bard)
+    ready(page, "translate")
+    expect(page.get_by_role("tab", name="Go on and look")).to_be_visible()
+    table = page.locator("section", has_text="How sure it was").locator("tbody")
+    expect(table.get_by_role("row")).to_have_count(len("ROMEO:") - 1 + 20)
+    last_read = table.get_by_role("row").nth(len("ROMEO:") - 1)
+    others = last_read.get_by_role("button")
+    expect(others).to_have_count(5)
+    other = others.nth(2)
+    piece = other.inner_text().rpartition(" ")[0].rpartition(" ")[0]
+    other.click()
+    box = page.get_by_label("Text")
+    expect(box).to_have_value(re.compile(f"^ROMEO:{'.' if piece in '·⏎' else re.escape(piece)}$", re.DOTALL))
+    ready(page, "translate")
+    expect(table.get_by_role("row")).to_have_count(len("ROMEO:") + 20)
+    page.go_back()
+    expect(box).to_have_value("ROMEO:")
+
+
+def test_spaces_and_line_breaks_belong_to_a_text_that_is_gone_on_with(page, bard) -> None:
+    see(page, bard, "translate", text="O")
+    box = page.get_by_label("Text")
+    box.fill("ROMEO:\nO ")
+    box.press("Enter")
+    ready(page, "translate")
+    assert "text=ROMEO%3A%0AO+" in page.url
+    box.press("End")
+    box.press("Shift+Enter")
+    expect(box).to_have_value("ROMEO:\nO \n")
+
+
+@pytest.mark.parametrize("view", ["heads", "walk", "whatif", "positions", "matter"])
+def test_every_view_shows_a_model_that_goes_on(page, bard, view) -> None:
+    see(page, bard, view, text="ROMEO:\nO ")
+    expect(page.locator("#status")).to_have_text("")
+    expect(page.locator("main section").first).to_be_visible()

@@ -1,0 +1,264 @@
+import json
+from itertools import accumulate, pairwise
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from completers import TOKENIZERS, completer, gpt2, parrot
+from helpers import assert_same
+from regard.serve.explorer import Explorer, Numbers
+from regard.tasks.completion import Completer
+
+COMPLETERS = {name: completer(name) for name in TOKENIZERS}
+SLIDING = {name: completer(name, context=6) for name in TOKENIZERS}
+names = st.sampled_from(sorted(TOKENIZERS))
+prompts = st.sampled_from(["", "ROMEO:", "O", "light"])
+
+
+@torch.no_grad()
+def greedy(of: Completer, prompt: str, tokens: int, context: int) -> list[int]:
+    """The most probable tokens, everything read anew for each."""
+    (read,) = of.tokenizer.encode([prompt])
+    read = read or [of.tokenizer.begin]
+    written: list[int] = []
+    begins = 0
+    for _ in range(tokens):
+        while len(read) + len(written) - begins > context:
+            begins += (context + 1) // 2
+        seen = [*read, *written][begins:]
+        written.append(int(of.model(torch.tensor([seen]))[0, -1].argmax()))
+        if written[-1] == of.tokenizer.end:
+            break
+    return written
+
+
+@given(names, prompts)
+@settings(max_examples=8)
+def test_without_temperature_the_most_probable_token_is_written_each_time(name, prompt) -> None:
+    of = COMPLETERS[name]
+    (found,) = of.complete(prompt, tokens=20, temperature=0.0)
+    assert list(found.tokens) == greedy(of, prompt, 20, 48)
+    assert of.best(prompt, tokens=20, beam=1)[0].tokens == found.tokens
+
+
+@given(names, prompts)
+@settings(max_examples=8)
+def test_what_slides_sees_only_what_it_has_not_forgotten(name, prompt) -> None:
+    of = SLIDING[name]
+    (found,) = of.complete(prompt, tokens=20, temperature=0.0, overflow="slide")
+    assert list(found.tokens) == greedy(of, prompt, 20, 6)
+    assert of.best(prompt, tokens=20, beam=1, overflow="slide")[0].tokens == found.tokens
+
+
+@given(names, prompts, st.integers(0, 1000), st.integers(0, 4), st.booleans())
+@settings(max_examples=15)
+def test_a_try_is_the_same_alone_and_among_others(name, prompt, seed, attempt, slides) -> None:
+    of = (SLIDING if slides else COMPLETERS)[name]
+    options = {"tokens": 12, "temperature": 1.5, "top_p": 0.9, "stop": ["e", "\n"], "repetition": 1.3}
+    options["overflow"] = "slide" if slides else "error"
+    together = of.complete(prompt, tries=5, seed=seed, **options)
+    (alone,) = of.complete(prompt, seed=seed + attempt, **options)
+    assert together[attempt].tokens == alone.tokens
+    assert together[attempt].seed == alone.seed
+    assert together[attempt].token_scores == pytest.approx(alone.token_scores)
+
+
+@given(names, prompts, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 3.0]))
+@settings(max_examples=15)
+def test_scores_are_the_models_own_log_probabilities(name, prompt, seed, temperature) -> None:
+    of = COMPLETERS[name]
+    (found,) = of.complete(prompt, tokens=9, seed=seed, temperature=temperature, repetition=2.0, top_k=3)
+    assert len(found.tokens) == len(found.token_scores) == len(found.pieces)
+    reading = of.reading(prompt, found.tokens)
+    logs = reading.log_probabilities(reading.run())[0, -len(found.tokens) :]
+    assert found.token_scores == pytest.approx(logs.tolist())
+
+
+@given(
+    names,
+    prompts,
+    st.integers(0, 10_000),
+    st.lists(st.sampled_from(["e", "\n", "th", "the", "hea", "é", "�", "ne", "neR"]), max_size=3),
+)
+@settings(max_examples=20)
+def test_what_is_streamed_is_what_is_completed(name, prompt, seed, stop) -> None:
+    of, options = COMPLETERS[name], {"tokens": 20, "temperature": 1.2, "seed": seed, "stop": stop}
+    pieces = list(of.stream(prompt, **options))
+    assert "".join(pieces) == of.complete(prompt, **options)[0].text
+    assert all(pieces)
+
+
+TALE = "the naïve 🦄 said: été!\n\nthe end, and so on"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_characters_are_held_back_until_they_are_whole(ends) -> None:
+    of = parrot(TALE, ends=ends)
+    tokens = len(of.tokenizer.encode([TALE])[0])
+    pieces = list(of.stream("x", tokens=tokens + ends))
+    assert "".join(pieces) == TALE
+    assert "🦄" in pieces
+    (found,) = of.complete("x", tokens=tokens + ends)
+    assert found.text == TALE
+    assert found.why == ("end" if ends else "length")
+    assert (found.tokens[-1] == of.tokenizer.end) == ends
+    # cut within a character, it says so
+    cut = TALE.encode().index("🦄".encode()) + 2
+    count = next(
+        i for i, raw in enumerate(accumulate(of.tokenizer.raw([t]) for t in found.tokens), 1) if len(raw) == cut
+    )
+    assert "".join(of.stream("x", tokens=count)) == of.complete("x", tokens=count)[0].text == "the naïve �"
+
+
+@given(st.lists(st.text(st.sampled_from("ab🦄é"), min_size=1, max_size=4), min_size=1, max_size=3), st.text("ab🦄é"))
+@example(["aab"], "aaab")
+@example(["abab", "ba"], "ababab")
+def test_a_text_ends_before_the_first_stop_string(stop, text) -> None:
+    of = parrot(f"{text}!{stop[0]}the")
+    raws = [of.tokenizer.raw(of.model.tokens[:count]) for count in range(len(of.model.tokens))]
+    written = next(raw for raw in raws if any(s.encode() in raw for s in stop))
+    expected = written[: min(written.index(s.encode()) for s in stop if s.encode() in written)].decode()
+    (found,) = of.complete("", tokens=500, temperature=0.0, stop=stop)
+    assert found.text == expected
+    assert found.why == "stop"
+    assert of.tokenizer.raw(found.tokens) == written
+    pieces = list(of.stream("", tokens=500, temperature=0.0, stop=stop))
+    assert "".join(pieces) == expected
+    assert not any("�" in piece for piece in pieces)
+
+
+def test_one_stop_string_needs_no_list() -> None:
+    assert parrot(TALE).complete("x", tokens=50, stop="\n\n")[0].text == "the naïve 🦄 said: été!"
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_an_empty_prompt_is_where_texts_begin(name) -> None:
+    of = COMPLETERS[name]
+    (found,) = of.complete("", tokens=8, temperature=0.0)
+    begin = torch.tensor([[of.tokenizer.begin]])
+    assert found.tokens[0] == int(of.model(begin)[0, -1].argmax())
+    assert of.count("") == 1
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@torch.no_grad()
+def test_what_is_in_the_prompt_counts_as_repeated(name) -> None:
+    of = COMPLETERS[name]
+    (read,) = of.tokenizer.encode(["ROMEO:"])
+    logits = of.model(torch.tensor([read]))[0, -1]
+    assert logits[read].max() > 0
+    assert int(logits.argmax()) not in read
+    (found,) = of.complete("ROMEO:", tokens=1, temperature=0.0, repetition=0.01)  # repeating is rewarded
+    assert found.tokens[0] == max(read, key=lambda token: float(logits[token]))
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_beam_gives_its_best_with_their_scores(name) -> None:
+    of = COMPLETERS[name]
+    found = of.best("ROMEO:", beam=6, n_best=3, tokens=5, penalty=0.5)
+    assert len({completion.tokens for completion in found}) == 3
+    assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
+    for completion in found:
+        length = len(completion.tokens) + (completion.why == "length")  # an end that is sure counts as well
+        assert completion.score == pytest.approx(sum(completion.token_scores) / length**0.5)
+        assert completion.seed is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokens": 99}, "6 tokens to read and 99 to write do not fit into the context of 48; .* overflow 'slide'"),
+        ({"tokens": 43}, "6 tokens to read and 43 to write"),
+        ({"tokens": 0}, "at least one token is to be written, not 0"),
+        ({"overflow": "wrap"}, "overflow is 'error' or 'slide', not 'wrap'"),
+        ({"stop": ["x", ""]}, "a stop string has at least one character"),
+        ({"top_p": 1.5}, "top-p is a probability above 0 and at most 1, got 1.5"),
+        ({"top_p": 0.0}, "top-p is a probability above 0 and at most 1, got 0.0"),
+        ({"temperature": -0.5}, "a temperature is at least 0, got -0.5"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_anything_is_computed(options, message) -> None:
+    of = completer("characters")
+    of.model.start = None
+    asked = {"tokens": 20, "overflow": "error", **options}
+    with pytest.raises(ValueError, match=message):
+        of.complete("ROMEO:", **asked)
+    with pytest.raises(ValueError, match=message):
+        next(of.stream("ROMEO:", **asked))
+
+
+def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
+    of = COMPLETERS["characters"]
+    with pytest.raises(ValueError, match="100 tokens to read and 1 to write do not fit into the context of 48"):
+        of.complete("O" * 100, tokens=1, overflow="error")
+    (found,) = of.complete("RO" * 50, tokens=3, temperature=0.0, overflow="slide")
+    assert list(found.tokens) == greedy(of, "RO" * 50, 3, 48)
+    for look in (of.reading, of.grow):
+        with pytest.raises(ValueError, match="a text of 100 tokens leaves no room in the context of 48; shorten it"):
+            look("O" * 100)
+
+
+def test_a_tokenizer_of_another_model_is_found_out() -> None:
+    with pytest.raises(ValueError, match="a tokenizer of 280 tokens is too large for a model of"):
+        Completer(gpt2(TOKENIZERS["characters"]), TOKENIZERS["pairs"])
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_reading_says_the_next_token_at_each_place(name) -> None:
+    of = COMPLETERS[name]
+    (read,) = of.tokenizer.encode(["ROMEO:"])
+    reading = of.reading("ROMEO:")
+    whole = [*read, *of.complete("ROMEO:", tokens=20, temperature=0.0)[0].tokens]
+    assert reading.streams["text"].tokens == tuple(whole[:-1])
+    assert reading.said.tokens == tuple(whole[1:])
+    assert of.reading("ROMEO:", reading.answer).said == reading.said
+    given = of.reading("ROMEO:", " true")
+    (true,) = of.tokenizer.encode([" true"])
+    assert given.streams["text"].tokens == (*read, *true)
+    assert given.said.tokens == (*read, *true, int(given.run()[0, -1].argmax()))[1:]
+    assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(reading.streams["text"].spelled), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_text_grows(name) -> None:
+    of = COMPLETERS[name]
+    grown = list(of.grow("ROMEO:"))
+    assert grown[-1] == of.complete("ROMEO:", tokens=20, temperature=0.0)[0].text
+    assert all(longer.startswith(shorter) for shorter, longer in pairwise(grown))
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_the_explorer_has_an_answer_to_every_question(name) -> None:
+    explorer = Explorer(COMPLETERS[name], name, "ROMEO:")
+    asked = {"text": "ROMEO:"}
+    model, read = explorer.answer("model", {}), explorer.answer("read", asked)
+    assert model["writes"]
+    pieces = read["streams"]["text"]["pieces"]
+    best = COMPLETERS[name].alternatives("ROMEO:", 3)
+    assert [found["text"] for found in read["alternatives"]] == [found.text for found in best]
+    assert tuple(read["said"]["pieces"][-len(best[0].pieces) :]) == best[0].pieces
+    for look in model["looks"]:
+        answer = explorer.answer("attention", {**asked, "path": look["path"]})
+        assert isinstance(answer, Numbers)
+        assert answer.values.shape == (2, len(pieces), len(pieces))
+        assert not answer.values.triu(1).any()
+    for part in model["parts"]:
+        for token in (0, len(pieces) - 1):
+            assert explorer.answer("walk", {**asked, "path": part["path"], "token": token})["steps"], part
+    for verb in ("read", "heads", "what-if"):
+        json.dumps(explorer.answer(verb, asked), allow_nan=False)
+        json.dumps(explorer.answer(verb, {**asked, "target": " true"}), allow_nan=False)
+    changed = explorer.answer(
+        "what-if", {**asked, "other": "JULIET:", "change": {"heads": {"layers.0.attention": [0]}}}
+    )
+    assert changed["given"]["probabilities"] != changed["original"]["probabilities"]
+    assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
+    assert len(explorer.answer("heads", asked)["early"]) == 2
+    rolled = explorer.answer("rollout", {**asked, "asks": "text", "answers": "text"}).values
+    assert_same(rolled.sum(1), torch.ones(len(pieces), dtype=torch.float64))
+    assert len(explorer.answer("positions", {"length": 9}).values) == 9
+    assert explorer.answer("likeness", {"length": 9})["similarity"]
+    assert list(explorer.grow("ROMEO:")) == list(COMPLETERS[name].grow("ROMEO:"))
+    json.dumps(explorer.answer("read", {"text": ""}), allow_nan=False)

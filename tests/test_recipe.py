@@ -20,6 +20,11 @@ def test_overrides_and_presets_reach_the_model() -> None:
     assert (config.width, config.heads) == (1024, 8)
 
 
+def test_a_shape_that_is_asked_for_by_name_wins_over_the_one_that_a_file_spells_out() -> None:
+    config = read("gpt2/own-text", ["model.preset=small", "model.heads=8"]).model
+    assert (config.width, config.heads, config.layers, config.context) == (768, 8, 12, 256)
+
+
 def test_a_model_has_the_vocabulary_of_its_tokenizer() -> None:
     config = read("translate/transformer", ["tokenizer.vocab_size=500"]).model
     assert (config.vocab_size, config.source_vocab_size) == (500, None)

@@ -83,6 +83,13 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 @torch.no_grad()
 def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
     """Copies tensors into a model; all must be there and fit."""
+    _expect(model, loaded, source)
+    for name, tensor in tensors(model).items():
+        tensor.copy_(loaded[name])
+
+
+def _expect(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
+    """Raises `ValueError` unless tensors are those of a model."""
     own = tensors(model)
     problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
     problems += [f"{name} is not known" for name in loaded.keys() - own.keys()]
@@ -93,8 +100,6 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
     ]
     if problems:
         raise ValueError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
-    for name, tensor in own.items():
-        tensor.copy_(loaded[name])
 
 
 def begin_with(model: Any, name: str) -> None:
@@ -239,8 +244,12 @@ def convert(name: str, target: str, *, half: bool = False, card: str | None = No
 def load(name: str) -> Any:
     """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Guesser` and so on."""
     contents = read(name)
-    model = contents.config.build()
-    load_tensors(model, contents.weights, f"the weights of {name}")
+    with torch.device("meta"):  # so that no weights are made only to be replaced
+        model = contents.config.build()
+    _expect(model, contents.weights, f"the weights of {name}")
+    own = tensors(model)
+    weights = {key: tensor.to(own[key].dtype) for key, tensor in contents.weights.items()}
+    model.load_state_dict(weights, strict=False, assign=True)  # a name that shares its tensor with another is missing
     return ready(model, contents.tokenizers)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -191,6 +191,7 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
         data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
     text, model = data.get("tokenizer", {}), data.get("model", {})
     if isinstance(text, dict) and isinstance(model, dict):
+        data["model"] = model = _without_shape(model, override({}, overrides).get("model", {}))
         if "head" in model:
             raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
         if "init" in model:
@@ -216,6 +217,14 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
                     model.setdefault("source_vocab_size", size)
             data = {**data, "tokenizer": text, "model": model}
     return parse(Recipe, data, str(path))
+
+
+def _without_shape(model: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's model without the shape that the file spells out, if another one is asked for by its name."""
+    kinds = {kind.kind: kind for kind in get_args(library.AnyModelConfig)}
+    presets = kinds[model["kind"]].presets if "preset" in asked and model.get("kind") in kinds else {}
+    shape = {key for preset in presets.values() for key in preset}
+    return {key: value for key, value in model.items() if key in asked or key not in shape}
 
 
 def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:

@@ -72,7 +72,10 @@ def test_a_line_break_is_written_as_in_programs(model: Path) -> None:
 def test_a_text_that_is_too_long_is_an_error_or_slides(model: Path) -> None:
     with pytest.raises(ValueError, match="200 to write do not fit into the context of 48; .*'slide'"):
         run("--model", model, "ROMEO:", "--overflow", "error")
-    assert run("--model", model, "ROMEO:")
+    slid = CliRunner().invoke(app, ["complete", "--model", str(model), "ROMEO:"])
+    assert "the model sees 48 tokens at a time" in slid.stderr
+    fits = CliRunner().invoke(app, ["complete", "--model", str(model), "ROMEO:", "--tokens", "20"])
+    assert (slid.exit_code, fits.exit_code, fits.stderr) == (0, 0, "")
     assert run("--model", model, "", "--tokens", 5)
 
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import assert_same, randomise, seeds
-from regard.data.gpt import BytePairs
+from regard.data.gpt import BytePairs, Characters
 from regard.interop import gpt2
 from regard.interop.files import ACTIVATIONS
 from regard.models.gpt2 import Gpt2, Gpt2Config
+from regard.tasks.completion import Completer
 
 transformers = pytest.importorskip("transformers")
 
@@ -127,6 +128,10 @@ def test_greedy_text_is_the_same_token_by_token(dtype) -> None:
             logits_BV, state = ours.step(written[:, -1], state)
             written = torch.cat((written, logits_BV.argmax(-1, keepdim=True)), dim=1)
     assert torch.equal(written, expected_BT)
+    tokenizer = Characters.learn(["".join(map(chr, range(300)))])
+    for prompt_T, expected_T in zip(prompts_BT.tolist(), expected_BT.tolist(), strict=True):
+        (found,) = Completer(ours, tokenizer).complete("".join(map(chr, prompt_T)), tokens=32, temperature=0.0)
+        assert [*prompt_T, *found.tokens] == expected_T
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -145,6 +145,7 @@ def test_keys_that_old_versions_did_not_write_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"eos_token_id": 7}, "texts end with token 7 (eos_token_id); only with '<|endoftext|>' can it be converted"),
         ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo'; only 'gpt2' can be converted"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True; only False can be"),
         ({"scale_attn_weights": False}, "scale_attn_weights = False; only True"),

@@ -70,6 +70,20 @@ def test_a_text_goes_on_from_another_token(page, bard) -> None:
     expect(box).to_have_value("ROMEO:")
 
 
+@pytest.fixture(scope="module")
+def pairs() -> Iterator[str]:
+    yield from serving(Explorer(completer("pairs"), "pairs", "Oé!"))
+
+
+def test_a_text_goes_on_after_a_character_of_several_tokens(page, pairs) -> None:
+    page.goto(pairs)
+    ready(page, "translate")
+    rows = page.locator("section", has_text="How sure it was").locator("tbody").get_by_role("row")
+    expect(rows.nth(1).get_by_role("button")).to_have_count(0)  # in the midst of é
+    rows.nth(3).get_by_role("button").first.click()
+    expect(page.get_by_label("Text")).to_have_value(re.compile("^Oé!.", re.DOTALL))
+
+
 def test_spaces_and_line_breaks_belong_to_a_text_that_is_gone_on_with(page, bard) -> None:
     see(page, bard, "translate", text="O")
     box = page.get_by_label("Text")

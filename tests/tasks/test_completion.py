@@ -1,12 +1,13 @@
 import json
 from itertools import accumulate, pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from completers import TOKENIZERS, completer, gpt2, parrot
+from completers import TOKENIZERS, Parrot, completer, gpt2, parrot
 from helpers import assert_same
 from regard.serve.explorer import Explorer, Numbers
 from regard.tasks.completion import Completer
@@ -161,8 +162,7 @@ def test_a_beam_gives_its_best_with_their_scores(name) -> None:
     assert len({completion.tokens for completion in found}) == 3
     assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
     for completion in found:
-        length = len(completion.tokens) + (completion.why == "length")  # an end that is sure counts as well
-        assert completion.score == pytest.approx(sum(completion.token_scores) / length**0.5)
+        assert completion.score == pytest.approx(sum(completion.token_scores) / len(completion.tokens) ** 0.5)
         assert completion.seed is None
 
 
@@ -170,7 +170,7 @@ def test_a_beam_gives_its_best_with_their_scores(name) -> None:
     ("options", "message"),
     [
         ({"tokens": 99}, "6 tokens to read and 99 to write do not fit into the context of 48; .* overflow 'slide'"),
-        ({"tokens": 43}, "6 tokens to read and 43 to write"),
+        ({"tokens": 44}, "6 tokens to read and 44 to write"),
         ({"tokens": 0}, "at least one token is to be written, not 0"),
         ({"overflow": "wrap"}, "overflow is 'error' or 'slide', not 'wrap'"),
         ({"stop": ["x", ""]}, "a stop string has at least one character"),
@@ -196,13 +196,37 @@ def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
     (found,) = of.complete("RO" * 50, tokens=3, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, "RO" * 50, 3, 48)
     for look in (of.reading, of.grow):
-        with pytest.raises(ValueError, match="a text of 100 tokens leaves no room in the context of 48; shorten it"):
+        with pytest.raises(ValueError, match="a text of 100 tokens does not fit into the context of 48; shorten it"):
             look("O" * 100)
 
 
+def test_the_last_token_need_not_be_seen() -> None:
+    of = COMPLETERS["characters"]
+    assert not of.slides("ROMEO:", 43)
+    assert of.slides("ROMEO:", 44)
+    (found,) = of.complete("ROMEO:", tokens=43, temperature=0.0)
+    assert list(found.tokens) == greedy(of, "ROMEO:", 43, 48)
+    assert len(of.reading("O" * 48).said.tokens) == 48
+
+
 def test_a_tokenizer_of_another_model_is_found_out() -> None:
-    with pytest.raises(ValueError, match="a tokenizer of 280 tokens is too large for a model of"):
+    with pytest.raises(ValueError, match="a tokenizer of 280 tokens does not go with a model of"):
         Completer(gpt2(TOKENIZERS["characters"]), TOKENIZERS["pairs"])
+    with pytest.raises(ValueError, match="does not go with a model of 2,000; give each model the tokenizer"):
+        Completer(Parrot(2000, [0]), TOKENIZERS["characters"])
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_rows_that_stand_for_no_token_are_never_written(name) -> None:
+    tokenizer, whole = TOKENIZERS[name], COMPLETERS[name]
+    spare = gpt2(SimpleNamespace(vocab_size=tokenizer.vocab_size + 9)).to(torch.float64)
+    with torch.no_grad():
+        for key, tensor in spare.state_dict().items():
+            tensor[: len(whole.model.state_dict()[key])] = whole.model.state_dict()[key]
+        spare.tokens.weight[tokenizer.vocab_size :] = 50 * spare.norm.bias  # by far the likeliest
+    options = {"tokens": 12, "seed": 3, "tries": 2}
+    expected = [found.tokens for found in whole.complete("ROMEO:", **options)]
+    assert [found.tokens for found in Completer(spare, tokenizer).complete("ROMEO:", **options)] == expected
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -210,7 +234,7 @@ def test_a_reading_says_the_next_token_at_each_place(name) -> None:
     of = COMPLETERS[name]
     (read,) = of.tokenizer.encode(["ROMEO:"])
     reading = of.reading("ROMEO:")
-    whole = [*read, *of.complete("ROMEO:", tokens=20, temperature=0.0)[0].tokens]
+    whole = [*read, *of.best("ROMEO:", tokens=20)[0].tokens]
     assert reading.streams["text"].tokens == tuple(whole[:-1])
     assert reading.said.tokens == tuple(whole[1:])
     assert of.reading("ROMEO:", reading.answer).said == reading.said
@@ -219,6 +243,13 @@ def test_a_reading_says_the_next_token_at_each_place(name) -> None:
     assert given.streams["text"].tokens == (*read, *true)
     assert given.said.tokens == (*read, *true, int(given.run()[0, -1].argmax()))[1:]
     assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(reading.streams["text"].spelled), dtype=torch.float64))
+
+
+def test_a_stream_says_where_its_tokens_end() -> None:
+    of = COMPLETERS["pairs"]
+    stream = of.reading("Oé", "!").streams["text"]
+    assert stream.text == "Oé!"
+    assert stream.ends == (1, None, 2, 3)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -250,6 +281,8 @@ def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     for verb in ("read", "heads", "what-if"):
         json.dumps(explorer.answer(verb, asked), allow_nan=False)
         json.dumps(explorer.answer(verb, {**asked, "target": " true"}), allow_nan=False)
+    same = explorer.answer("what-if", asked)
+    assert same["own"]["pieces"] == same["changed"]["pieces"]
     changed = explorer.answer(
         "what-if", {**asked, "other": "JULIET:", "change": {"heads": {"layers.0.attention": [0]}}}
     )

@@ -86,7 +86,7 @@ def complete(
     completer = load_as(Completer, model, "go on with texts")
     if prompt is None:
         prompt = "\n".join(decoded(sys.stdin.buffer, "standard input"))
-    if overflow == "slide" and completer.count(prompt) + tokens > completer.model.limit:
+    if overflow == "slide" and completer.slides(prompt, tokens):
         about = (
             f"the model sees {completer.model.limit} tokens at a time; when they are full, it forgets the older half"
         )

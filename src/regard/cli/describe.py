@@ -30,7 +30,8 @@ def describe(
     from regard import recipe
     from regard.blocks.capture import attention_cores, position_modules
 
-    config = recipe.read(name, overrides or []).model
+    whole = recipe.read(name, overrides or [])
+    config = whole.model
     with torch.device("meta"):  # shapes without memory, so that the largest model is described at once
         model = config.build()
     description = {
@@ -40,6 +41,9 @@ def describe(
         "positions": list(position_modules(model)),
         "config": dataclasses.asdict(config),
     }
+    if whole.tokenizer.kind in ("words", "characters") and not whole.init:
+        about = "its vocabulary comes with the data; what is counted here is the smallest that there can be"
+        typer.echo(f"regard: {about}", err=True)
     if as_json:
         typer.echo(json.dumps(description, indent=2))
     else:

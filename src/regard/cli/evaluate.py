@@ -80,8 +80,10 @@ def evaluate(
     if isinstance(found, Completer):
         if text is None or any((source, reference, data, output)):
             raise ValueError("a language model is tried with --text alone; there is nothing to write but its scores")
-        _read(found, text, as_json)
+        _scored(found, text, as_json)
         return
+    if text is not None:
+        raise ValueError("--text is for language models; this one is tried with the options for its kind, see --help")
     if isinstance(found, Translator):
         if source is None or reference is None or data is not None:
             raise ValueError("a translator is tried with --source and --reference, and no --data")
@@ -174,7 +176,7 @@ def _tagged(tagger: "PieceTagger | WordTagger", data: Path, column: "Column", as
     return [" ".join(tags) for tags in given]
 
 
-def _read(completer: "Completer", text: Path, as_json: bool) -> None:
+def _scored(completer: "Completer", text: Path, as_json: bool) -> None:
     from regard.data.text import running
     from regard.evaluation.language import score
 

@@ -20,15 +20,16 @@ Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)
 
 
 def found(names: Iterable[str]) -> list[Path]:
-    """The files of these names, in order."""
-    result: set[Path] = set()
+    """The files of these names, in order; one that goes by several is there once."""
+    result: dict[Path, Path] = {}
     for name in names:
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
             raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
-        result |= here
-    return sorted(result)
+        for path in sorted(here):
+            result.setdefault(path.resolve(), path)
+    return sorted(result.values())
 
 
 def _texts(folder: Path) -> list[Path]:

@@ -72,8 +72,8 @@ class TextConfig(Config):
     def parts(self) -> tuple[list[Part], list[Part]]:
         """What to train on, and what to validate with; none is empty."""
         valid = [] if self.valid is None else _whole(found(self.valid))
-        kept = {part.path for part in valid}
-        train = _whole([path for path in found(self.text) if path not in kept])
+        kept = {part.path.resolve() for part in valid}
+        train = _whole([path for path in found(self.text) if path.resolve() not in kept])
         return (train, valid) if self.valid is not None else _cut(train)
 
 
@@ -99,12 +99,15 @@ _SEAM = re.compile(r"(?<=\S)(?=[ \n])")
 
 def pieces(text: Iterable[str]) -> Iterator[str]:
     """A text, given a few lines at a time, in pieces whose tokens, one after the other, are those of the whole."""
-    rest = ""
+    rest, searched = "", 0
     for line in text:
         rest += line
-        while len(rest) > PIECE and (seam := _SEAM.search(rest, PIECE)):
-            yield rest[: seam.start()]
-            rest = rest[seam.start() :]
+        begin = 0
+        while seam := _SEAM.search(rest, max(begin + PIECE, searched)):
+            yield rest[begin : seam.start()]
+            begin = seam.start()
+        # the last character may yet turn out to stand before a seam
+        rest, searched = rest[begin:], max(0, len(rest) - begin - 1)
     if rest:
         yield rest
 
@@ -117,13 +120,13 @@ def tokenized(text: Iterable[str], tokenizer: TextTokenizer) -> Iterator[list[in
 
 
 def encoded(parts: Sequence[Part], key: str, tokenizer: TextTokenizer, cache: Path) -> Tokens:
-    """The tokens of some text, with the tokenizer's `end` between files: from the cache, or else made there.
+    """The tokens of some text, with the tokenizer's `begin` between files: from the cache, or else made there.
 
     Args:
         key: a hash of the contents of the files.
     """
     places = [(part.begin, part.end) for part in parts]
-    recipe = ["text", 1, key, places, tokenizer.to_json()]  # 1: the version of the format
+    recipe = ["text", 2, key, places, tokenizer.to_json()]  # 2: the version of the format
     return cached(cache, recipe, lambda folder: _encode(parts, tokenizer, folder), _opened)
 
 
@@ -131,8 +134,8 @@ def _encode(parts: Sequence[Part], tokenizer: TextTokenizer, folder: Path) -> No
     count = 0
     with (folder / "tokens.bin").open("wb") as file:
         for number, part in enumerate(parts):
-            if number and tokenizer.end is not None:
-                count += file.write(np.uint32(tokenizer.end).tobytes()) // 4
+            if number:
+                count += file.write(np.uint32(tokenizer.begin).tobytes()) // 4
             for tokens in tokenized(part.pieces(), tokenizer):
                 count += file.write(np.array(tokens, np.uint32).tobytes()) // 4
     (folder / "about.json").write_text(json.dumps({"tokens": count}), "utf-8")

@@ -31,7 +31,7 @@ class Bounded:
 
     Args:
         tokens: how many are written, at most.
-        vocab_size: the number of the model's tokens.
+        vocab_size: the number of tokens; what the model says beyond them stands for none.
         end: the token that ends a text; one that the model does not have comes after its last, and is never likely.
     """
 
@@ -52,6 +52,7 @@ class Bounded:
             logits_BV[:, self.end] = 0.0
             return logits_BV, state
         logits_BV, inner = self.model.step(tokens_B, state.inner)
+        logits_BV = logits_BV[:, : self.vocab_size]
         if self.end >= self.vocab_size:
             logits_BV = torch.nn.functional.pad(logits_BV, (0, 1), value=never)
         return logits_BV, BoundedState(inner, state.left - 1)

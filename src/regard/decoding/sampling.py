@@ -59,8 +59,8 @@ class Sampling:
             raise ValueError(f"min-p is a share from 0 to 1, got {self.min_p}")
         if not 0 < self.repetition < math.inf:
             raise ValueError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"a seed is from 0 to {2**32 - 1}, got {self.seed}")
+        if not 0 <= self.seed <= 2**32 - self.tries:
+            raise ValueError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.tries}")
 
     def search(
         self,

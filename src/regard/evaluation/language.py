@@ -20,6 +20,7 @@ from regard.data.windows import WindowBatch, pieces, tokenized
 from regard.tasks.language import loss
 
 BATCH_TOKENS = 4096
+MOST = 700.0  # of which exp is a number
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Scores:
     bytes: int
 
 
+def perplexity(loss: float) -> float:
+    """exp(loss), or infinity where that is no number any more."""
+    return math.exp(loss) if loss < MOST else math.inf
+
+
 @torch.no_grad()
 def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
     """Asks for every token once, the first one after the token that stands before any text.
@@ -50,7 +56,7 @@ def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
     # the sum of a batch is a Python number, which is float64
     total = sum(float(loss(model, batch.to(device))[1]) for batch in batches)
     mean, size = total / len(tokens), len(text.encode())
-    return Scores(mean, math.exp(mean), total / math.log(2) / size, len(tokens), size)
+    return Scores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
 
 
 def overlapping(tokens: Indices, context: int) -> Iterator[WindowBatch]:

@@ -30,6 +30,10 @@ class Stream:
     """The words."""
     parts: tuple[int, ...] = ()
     """The number of the text that each word belongs to, where there are two."""
+    text: str = ""
+    """All of it, if it can be gone on with."""
+    ends: tuple[int | None, ...] = ()
+    """Where each token ends in that text; None: in the midst of a character."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.config import parse
-from regard.data.gpt import BytePairs, TextTokenizer
+from regard.data.gpt import END, BytePairs, TextTokenizer
 from regard.folders import write_tensors
 from regard.interop import files
 from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
@@ -98,6 +98,10 @@ def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], TextTokenizer]:
         raise ValueError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
     expect_room(folder, tokenizer.vocab_size, config.vocab_size)
+    end = theirs.get("eos_token_id")
+    # a config that nobody filled in names GPT-2's own, which a smaller table does not have
+    if end is not None and end < config.vocab_size and end != tokenizer.end:
+        raise ValueError(f"{folder}: texts end with token {end} (eos_token_id); only with {END!r} can it be converted")
     return config, weights, tokenizer
 
 

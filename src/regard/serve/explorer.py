@@ -314,7 +314,9 @@ def _spoken(reading: Reading) -> dict[str, Any]:
 
 
 def _shown(stream: Stream) -> dict[str, Any]:
-    return {"pieces": stream.pieces, "words": stream.words, "spelled": stream.spelled, "parts": stream.parts}
+    shown = asdict(stream)
+    del shown["tokens"]
+    return shown
 
 
 def _rounded(values: Tensor) -> Any:

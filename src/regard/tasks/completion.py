@@ -23,6 +23,8 @@ from regard.models.interface import Autoregressive
 Overflow = Literal["error", "slide"]
 Why = Literal["end", "stop", "length"]
 TOKENS = 200  # to write, unless another number is asked for
+SPARE = 1024  # rows of a table, at most, that stand for no token, so that their number is a round one
+BEAM = 4  # that searches for what is shown, when it is looked at
 SHOWN = 20  # tokens of what a model goes on with, when it is looked at
 
 
@@ -54,13 +56,13 @@ class Completer(Looked):
         self.tokenizer = tokenizer
         self.device = next(model.parameters()).device
         config: Any = model.config
-        if tokenizer.vocab_size > config.vocab_size:  # a table may have more rows than there are tokens
+        if not 0 <= config.vocab_size - tokenizer.vocab_size < SPARE:
             raise ValueError(
-                f"a tokenizer of {tokenizer.vocab_size:,} tokens is too large for a model of {config.vocab_size:,}; "
+                f"a tokenizer of {tokenizer.vocab_size:,} tokens does not go with a model of {config.vocab_size:,}; "
                 f"give each model the tokenizer that it was trained with"
             )
         # where no token ends a text, its end has a number that no token has
-        self._end = config.vocab_size if tokenizer.end is None else tokenizer.end
+        self._end = tokenizer.vocab_size if tokenizer.end is None else tokenizer.end
 
     def complete(
         self,
@@ -75,7 +77,7 @@ class Completer(Looked):
         repetition: float = 1.0,
         stop: str | Sequence[str] = (),
         seed: int = 1,
-        overflow: Overflow = "slide",
+        overflow: Overflow = "error",
     ) -> list[Completion]:
         """So many ways to go on with a text, drawn by their probability; same seed, same text.
 
@@ -84,8 +86,8 @@ class Completer(Looked):
         Args:
             tokens: how many to write, at most.
             stop: as soon as this string, or one of these, is written, the text ends before it.
-            overflow: what becomes of more tokens than the model can see at a time: the model lets its view "slide", so
-                that again and again the older half is forgotten, or it is an "error".
+            overflow: what becomes of more tokens than the model can see at a time: an "error", or the model lets its
+                view "slide", so that again and again the older half is forgotten.
         """
         read, stops = self._read(prompt), _stops(stop)
         how = Sampling(read[-1], self._end, tries, temperature, top_k, top_p, seed, min_p, repetition)
@@ -100,7 +102,7 @@ class Completer(Looked):
         *,
         tokens: int = TOKENS,
         stop: str | Sequence[str] = (),
-        overflow: Overflow = "slide",
+        overflow: Overflow = "error",
         **draws: Any,
     ) -> Iterator[str]:
         """The text of one try of `complete`, which has the same arguments, bit by bit as it is written.
@@ -131,7 +133,7 @@ class Completer(Looked):
         tokens: int = TOKENS,
         n_best: int = 1,
         penalty: float = 1.0,
-        overflow: Overflow = "slide",
+        overflow: Overflow = "error",
     ) -> list[Completion]:
         """The most probable ways to go on with a text that a beam finds, best first.
 
@@ -144,13 +146,14 @@ class Completer(Looked):
         self,
         read: Sequence[int],
         tokens: int,
-        overflow: Overflow = "slide",
+        overflow: Overflow = "error",
         beam: int = 1,
         n_best: int = 1,
         penalty: float = 1.0,
     ) -> list[Completion]:
         (found,) = Beam(read[-1], self._end, beam, n_best, penalty).search(*self._asked(read, tokens, overflow))
-        return [self._completion(hypothesis) for hypothesis in found]
+        # what is cut off has no end, which the search has counted
+        return sorted((self._completion(each, penalty=penalty) for each in found), key=lambda each: -each.score)
 
     def _read(self, prompt: str) -> list[int]:
         """What the model reads of a text; of nothing, the token that stands where texts begin."""
@@ -165,7 +168,7 @@ class Completer(Looked):
         if overflow not in get_args(Overflow):
             raise ValueError(f"overflow is 'error' or 'slide', not {overflow!r}")
         model, context = self.model, self.model.limit
-        if len(read) + tokens > context:
+        if self._slides(read, tokens):
             if overflow == "error":
                 raise ValueError(
                     f"{len(read):,} tokens to read and {tokens:,} to write do not fit into the context of {context:,}; "
@@ -173,7 +176,14 @@ class Completer(Looked):
                 )
             model = Sliding(model, context)
         inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
-        return Bounded(model, tokens, self.model.config.vocab_size, self._end), inputs_BT, [tokens]
+        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), inputs_BT, [tokens]
+
+    def slides(self, prompt: str, tokens: int) -> bool:
+        """Whether so many tokens after a text are more than the model can see at a time."""
+        return self._slides(self._read(prompt), tokens)
+
+    def _slides(self, read: Sequence[int], tokens: int) -> bool:
+        return len(read) + tokens - 1 > self.model.limit  # the last one is not read any more
 
     def _is_stopped(self, stops: Sequence[bytes], written: Sequence[int]) -> bool:
         if not stops:
@@ -181,12 +191,15 @@ class Completer(Looked):
         raw = self.tokenizer.raw(written)
         return any(stop in raw for stop in stops)
 
-    def _completion(self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None) -> Completion:
+    def _completion(
+        self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None, penalty: float = 1.0
+    ) -> Completion:
         why: Why = "stop" if found.stopped else "length" if found.cut else "end"
         tokens = (*found.tokens, self._end) if why == "end" else found.tokens
         text = _cut(self.tokenizer.raw(found.tokens), stops).decode("utf-8", "replace")
         pieces, scores = tuple(self.tokenizer.pieces(tokens)), found.token_scores[: len(tokens)]
-        return Completion(text, tokens, pieces, scores, found.score, why, seed)
+        score = sum(scores) / len(scores) ** penalty
+        return Completion(text, tokens, pieces, scores, score, why, seed)
 
     # what looking inside asks for
 
@@ -202,11 +215,11 @@ class Completer(Looked):
         """
         read = self._read(text)
         if said is None:
-            said = self._best(read, self._room(read))[0].tokens
+            said = self._best(read, self._room(read), beam=BEAM)[0].tokens
         elif isinstance(said, str):
             (given,) = self.tokenizer.encode([said])
             said = (*given, *self._best([*read, *given], 1)[0].tokens)
-        tokens = [*read, *said]
+        tokens = [*read, *said[: self._most(read)]]
         inputs = (torch.tensor([tokens[:-1]], device=self.device),)
         streams, spoken = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
         return Reading(self.model, inputs, streams, "text", spoken, tuple(said), self.tokenizer.pieces)
@@ -214,7 +227,7 @@ class Completer(Looked):
     def alternatives(self, text: str, count: int) -> Sequence[Completion]:
         """The best ways to go on with a text, best first."""
         read = self._read(text)
-        return self._best(read, self._room(read), beam=max(4, count), n_best=count)
+        return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
 
     def grow(self, text: str) -> Iterator[str]:
         """What the model goes on with, longer with every token, of which each is the most probable."""
@@ -222,23 +235,35 @@ class Completer(Looked):
 
     def _room(self, read: Sequence[int]) -> int:
         """How many tokens to go on with when it is looked at."""
-        room = self.model.limit - len(read)
-        if room < 1:
+        return min(SHOWN, self._most(read))
+
+    def _most(self, read: Sequence[int]) -> int:
+        """How many tokens can be said after these; the last one is not read any more."""
+        most: int = self.model.limit - len(read) + 1
+        if most < 1:
             raise ValueError(
-                f"a text of {len(read):,} tokens leaves no room in the context of {self.model.limit:,}; shorten it"
+                f"a text of {len(read):,} tokens does not fit into the context of {self.model.limit:,}; shorten it"
             )
-        return min(SHOWN, room)
+        return most
 
     def _stream(self, tokens: Sequence[int]) -> Stream:
         of = self.tokenizer
-        return Stream(tuple(tokens), tuple(of.pieces(tokens)), tuple(of.words(tokens)), of.spelled(tokens))
+        shown = tuple(tokens), tuple(of.pieces(tokens)), tuple(of.words(tokens)), of.spelled(tokens)
+        return Stream(*shown, text=of.decode([tokens])[0], ends=self._ends(tokens))
+
+    def _ends(self, tokens: Sequence[int]) -> tuple[int | None, ...]:
+        characters, ends, length = codecs.getincrementaldecoder("utf-8")("replace"), [], 0
+        for token in tokens:
+            length += len(characters.decode(self.tokenizer.raw([token])))
+            ends.append(None if characters.getstate()[0] else length)
+        return tuple(ends)
 
 
 def _stops(texts: str | Sequence[str]) -> list[bytes]:
     texts = [texts] if isinstance(texts, str) else texts
     if "" in texts:
         raise ValueError("a stop string has at least one character, and one of those given has none")
-    return [text.encode() for text in texts]
+    return [text.encode("utf-8", "replace") for text in texts]
 
 
 def _cut(raw: bytes, stops: Sequence[bytes]) -> bytes:

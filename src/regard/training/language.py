@@ -15,6 +15,7 @@ from regard.data.corpus import file_hash
 from regard.data.gpt import BytePairs, Characters, TextTokenizer
 from regard.data.pretraining import IGNORED
 from regard.data.windows import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
+from regard.evaluation.language import perplexity
 from regard.folders import cache
 from regard.models.gpt2 import Gpt2Config
 from regard.recipe import BytePairsConfig, CharactersConfig, Recipe
@@ -90,7 +91,7 @@ class LanguageTask:
         """The loss on text that was kept, also as perplexity and in bits."""
         loss = means(self, model, self.valid.epoch(0))["loss"]
         bits = loss / math.log(2) / self.bytes_per_token
-        return {"valid_loss": loss, "valid_perplexity": math.exp(loss), "valid_bits_per_byte": bits}
+        return {"valid_loss": loss, "valid_perplexity": perplexity(loss), "valid_bits_per_byte": bits}
 
     def worth(self, values: Mapping[str, float]) -> float:
         """The loss decides."""

@@ -56,12 +56,11 @@ export async function draw({ model, state, go, question, isCurrent }) {
     ),
   );
   if (chosen !== null) look(chosen);
-  const given = Object.values(answer.streams)[0].pieces;
+  const { text: whole, ends } = Object.values(answer.streams)[0];
   const goOn = (i, other) => {
-    const pieces = [...given.slice(0, i + 1), other];
-    // of a token that is no text, or half a character, there is nothing to go on from
-    const isText = pieces.every((piece) => !piece.includes("\ufffd") && !/^<\|.*\|>$/.test(piece));
-    return model.continues && isText ? () => go({ text: pieces.join(""), target: null }) : null;
+    // from within a character, or with a token that is none or no text, there is no going on
+    if (!model.continues || ends[i] === null || other.includes("\ufffd") || /^<\|.*\|>$/.test(other)) return null;
+    return () => go({ text: [...whole].slice(0, ends[i]).join("") + other, target: null });
   };
   const hint = "Choose a token that was probable, too, and the model goes on from there.";
 

@@ -1,18 +1,15 @@
 """Folders of Hugging Face's BERT, in and out: what they may look like, what is refused, and their tokenizers."""
 
-import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tokenizers
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_file
 
+from changed_folders import assert_same_tensors, change_json, change_tensors
 from hugging_face import (
     HEADS,
     LABELS,
@@ -32,23 +29,6 @@ from regard.interop import bert
 from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, TaggingHead
 
 TEXTS = ["The child eats bread.", "é 日日 Bread stones", "", "[MASK] eating  ab"]
-
-
-def change_json(path: Path, **changes: Any) -> None:
-    """Writes other values into a file; None takes a key away."""
-    values = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
-
-
-def change_tensors(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
-    path = folder / "model.safetensors"
-    # copies, because the file that they are read from is written over
-    save_file(change({name: tensor.clone() for name, tensor in load_file(path).items()}), path, {"format": "pt"})
-
-
-def assert_same_tensors(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert got.keys() == expected.keys()
-    assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 
 @kinds

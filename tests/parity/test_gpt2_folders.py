@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import tokenizers
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from changed_folders import assert_same_tensors, change_json, change_tensors
 from helpers import randomise
 from regard.data.gpt import END, FILES, BytePairs, Characters, TextTokenizer
 from regard.interop import gpt2
@@ -29,29 +29,12 @@ CONFIG = Gpt2Config(
 )
 
 
-def change_json(path: Path, **changes: Any) -> None:
-    """Writes other values into a file; None takes a key away."""
-    values = {**json.loads(path.read_text("utf-8")), **changes}
-    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}), "utf-8")
-
-
-def change_tensors(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
-    path = folder / "model.safetensors"
-    # copies, because the file that they are read from is written over
-    save_file(change({name: tensor.clone() for name, tensor in load_file(path).items()}), path, {"format": "pt"})
-
-
 def write_ours(folder: Path, tokenizer: TextTokenizer = TOKENIZER) -> dict[str, Tensor]:
     """Writes a model with random weights, which are given back."""
     weights = randomise(CONFIG.build()).float().state_dict()
     folder.mkdir()
     gpt2.write(folder, CONFIG, weights, tokenizer)
     return weights
-
-
-def assert_same_tensors(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert got.keys() == expected.keys()
-    assert all(torch.equal(got[name], expected[name]) for name in expected)
 
 
 def assert_refused(folder: Path, *messages: str) -> None:

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from helpers import randomise
-from regard.blocks.norms import LayerNorm
+from helpers import lively
 from regard.data.gpt import BytePairs, Characters, TextTokenizer
 from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.tasks.completion import Completer
@@ -23,12 +22,7 @@ def gpt2(tokenizer: TextTokenizer, **changes: int) -> Gpt2:
     torch.manual_seed(1)
     shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 48, **changes}
     model = Gpt2Config(vocab_size=tokenizer.vocab_size, **shape).build()
-    with torch.no_grad():
-        randomise(model)
-        for module in model.modules():
-            if isinstance(module, LayerNorm):
-                module.weight.add_(1)  # so that words differ in what comes of them
-    return model.eval()
+    return lively(model)
 
 
 def completer(name: str, **changes: int) -> Completer:

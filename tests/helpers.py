@@ -6,6 +6,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from regard.blocks.norms import LayerNorm
+
 sizes = st.integers(1, 5)
 seeds = st.integers(0, 2**31)
 
@@ -30,6 +32,15 @@ def randomise(module: M) -> M:
         if "running" in name:
             nn.init.uniform_(buffer, 0.5, 1.5)
     return module.double()
+
+
+@torch.no_grad()
+def lively(model: M) -> M:
+    """A model to be asked, with random values under which words differ in what comes of them."""
+    for module in randomise(model).modules():
+        if isinstance(module, LayerNorm):
+            module.weight.add_(1)
+    return model.eval()
 
 
 def padded_tokens(lengths: list[int], vocab_size: int = 11, pad_id: int = 0) -> Tensor:

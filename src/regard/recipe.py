@@ -182,21 +182,21 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of that name, or in the file of that path, with overrides such as `model.heads=8` applied."""
     path = find(name)
     file = read_toml(path)
-    data = override(file, overrides)
+    data, given = override(file, overrides), override({}, overrides)
     if "init" in data:
         raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
     if "task" in data:
         # a task of GLUE is a run of its own, unless another name is given
-        task, given = data.pop("task"), override({}, overrides)
+        task = data.pop("task")
         data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
     text, model = data.get("tokenizer", {}), data.get("model", {})
     if isinstance(text, dict) and isinstance(model, dict):
-        data["model"] = model = _without_shape(model, override({}, overrides).get("model", {}))
+        data["model"] = model = _without_shape(model, given.get("model", {}))
         if "head" in model:
             raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
-            asked = data if "init" in file.get("model", {}) else override({}, overrides)
+            asked = data if "init" in file.get("model", {}) else given
             vain = [*{"tokenizer"} & asked.keys(), *(f"model.{key}" for key in {"preset"} & asked["model"].keys())]
             if vain:
                 why = "comes with the model of model.init; leave it out"

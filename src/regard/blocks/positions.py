@@ -111,7 +111,7 @@ class Rotary(nn.Module):
         expect("x", x_BHTK, "batch", "heads", "length", self.head_width)
         wide_BHTK = x_BHTK.float() if x_BHTK.dtype in (torch.float16, torch.bfloat16) else x_BHTK
         sin, cos = _sin_cos(self.frequencies, wide_BHTK[:, 0], start)
-        # a pair is a complex number, which one product turns, ten times as fast as sums of products of its two parts
+        # a pair is a complex number, which one product turns, faster than sums of products of its two parts do
         pairs = torch.view_as_complex(wide_BHTK.view(*x_BHTK.shape[:3], self.head_width // 2, 2))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x_BHTK.dtype)
 

@@ -14,7 +14,7 @@ def convert(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file to become the model's card, README.md.")
     ] = None,
 ) -> None:
-    """Convert a model from Hugging Face's library, or to it, with its tokenizer: BERT, Marian (OPUS-MT); or pack ours.
+    """Convert a model from Hugging Face's library, or to it, with its tokenizer: BERT, GPT-2, Marian; or pack ours.
 
     Examples:
 
@@ -23,6 +23,8 @@ def convert(
         regard convert runs/mine hf:mine-for-transformers
 
         regard convert hf:bert-base-uncased runs/bert
+
+        regard convert hf:gpt2 runs/gpt2
 
         regard convert runs/mine en-de --half --card card.md
     """

@@ -23,6 +23,7 @@ from regard.tasks import language
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, listed, means
+from regard.training.vocabulary import of_run
 
 SAMPLE = 10_000  # pieces of text that a vocabulary is learnt from at most
 
@@ -60,23 +61,19 @@ class LanguageTask:
         self.config = model if recipe.init else replace(model, vocab_size=self.tokenizer.vocab_size)
 
     def _tokenizer(self, train: Sequence[Part], valid: Sequence[Part]) -> TextTokenizer:
-        path, config = Path(self.recipe.run) / "tokenizer.json", self.recipe.tokenizer
+        config = self.recipe.tokenizer
         assert isinstance(config, CharactersConfig | BytePairsConfig)
-        if path.exists():
-            return TextTokenizer.load(path)
-        tokenizer: TextTokenizer
-        if self.recipe.init:
-            (tokenizer,) = library.read(self.recipe.init).tokenizers  # type: ignore[assignment]
-        elif isinstance(config, CharactersConfig):
-            tokenizer = Characters.learn(chain.from_iterable(part.pieces() for part in (*train, *valid)))
-        elif config.files:
-            tokenizer = BytePairs.from_folder(Path(config.files))
-        else:
+
+        def make() -> TextTokenizer:
+            if isinstance(config, CharactersConfig):
+                return Characters.learn(chain.from_iterable(part.pieces() for part in (*train, *valid)))
+            if config.files:
+                return BytePairs.from_folder(Path(config.files))
             self.say(f"learning a vocabulary of {config.vocab_size:,} tokens")
             texts = chain.from_iterable(part.pieces() for part in train)
-            tokenizer = BytePairs.train(config.vocab_size, islice(texts, SAMPLE))
-        tokenizer.save(path)
-        return tokenizer
+            return BytePairs.train(config.vocab_size, islice(texts, SAMPLE))
+
+        return of_run(self.recipe, TextTokenizer, make)
 
     def units(self, batch: WindowBatch) -> dict[str, int]:
         """Tokens that are asked for."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from regard.tasks import tagging
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, listed, means
-from regard.training.vocabulary import fitted, wordpiece
+from regard.training.vocabulary import fitted, of_run, wordpiece
 
 
 class TaggingTask:
@@ -68,17 +69,10 @@ class TaggingTask:
         self.valid: Batches[Any] = Batches(valid, tokens, 0)
 
     def _words(self, sentences: list[Sentence]) -> Words:
-        path, config = Path(self.recipe.run) / "tokenizer.json", self.recipe.tokenizer
+        config = self.recipe.tokenizer
         assert isinstance(config, WordsConfig)
-        if path.exists():
-            return Words.load(path)
-        if self.recipe.init:
-            (words,) = library.read(self.recipe.init).tokenizers
-            assert isinstance(words, Words)
-        else:
-            words = Words.learn((sentence.words for sentence in sentences), config.least)
-        words.save(path)
-        return words
+        learn = partial(Words.learn, (sentence.words for sentence in sentences), config.least)
+        return of_run(self.recipe, Words, learn)
 
     def units(self, batch: PieceBatch | WordBatch) -> dict[str, int]:
         """Words with a tag; the speed is told in words."""

@@ -1,9 +1,10 @@
-"""The pieces of words that a BERT reads: its own, those of the model it begins with, a file's, or learnt ones."""
+"""The tokenizer of a run: its own, that of the model it begins with, a file's, or a learnt one."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from regard import library
 from regard.data.text import lines
@@ -12,28 +13,39 @@ from regard.models.bert import BertConfig
 from regard.recipe import Recipe, WordPieceConfig
 from regard.training.report import Say
 
+Kind = TypeVar("Kind", bound=library.AnyTokenizer)
 SAMPLE = 2_000_000  # texts that a vocabulary is learnt from at most
 
 
-def wordpiece(recipe: Recipe, texts: Callable[[], Iterable[str]], say: Say) -> WordPiece:
-    """The tokenizer of a run."""
-    path, config = Path(recipe.run) / "tokenizer.json", recipe.tokenizer
-    assert isinstance(config, WordPieceConfig)
+def of_run(recipe: Recipe, kind: type[Kind], make: Callable[[], Kind]) -> Kind:
+    """The tokenizer that a run has, or that of the model it begins with, or one that is made for it."""
+    path = Path(recipe.run) / "tokenizer.json"
     if path.exists():
-        return WordPiece.load(path)
+        return kind.load(path)  # type: ignore[return-value]
     if recipe.init:
         (tokenizer,) = library.read(recipe.init).tokenizers
-        assert isinstance(tokenizer, WordPiece)
-    elif config.vocabulary:
-        try:
-            tokenizer = WordPiece.from_vocabulary(list(lines(Path(config.vocabulary))), lowercase=config.lowercase)
-        except ValueError as error:
-            raise ValueError(f"{config.vocabulary}: {error}") from None
+        assert isinstance(tokenizer, kind)
     else:
-        say(f"learning a vocabulary of {config.vocab_size:,} tokens")
-        tokenizer = WordPiece.train(config.vocab_size, islice(texts(), SAMPLE), lowercase=config.lowercase)
+        tokenizer = make()
     tokenizer.save(path)
     return tokenizer
+
+
+def wordpiece(recipe: Recipe, texts: Callable[[], Iterable[str]], say: Say) -> WordPiece:
+    """The pieces of words that a BERT reads."""
+    config = recipe.tokenizer
+    assert isinstance(config, WordPieceConfig)
+
+    def make() -> WordPiece:
+        if config.vocabulary:
+            try:
+                return WordPiece.from_vocabulary(list(lines(Path(config.vocabulary))), lowercase=config.lowercase)
+            except ValueError as error:
+                raise ValueError(f"{config.vocabulary}: {error}") from None
+        say(f"learning a vocabulary of {config.vocab_size:,} tokens")
+        return WordPiece.train(config.vocab_size, islice(texts(), SAMPLE), lowercase=config.lowercase)
+
+    return of_run(recipe, WordPiece, make)
 
 
 def fitted(model: BertConfig, tokenizer: WordPiece, recipe: Recipe) -> BertConfig:

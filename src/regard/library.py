@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from regard.blocks.embedding import TokenEmbedding
 from regard.config import Config, parse
 from regard.data.corpus import file_hash
 from regard.data.gpt import TextTokenizer
@@ -250,7 +251,15 @@ def load(name: str) -> Any:
     own = tensors(model)
     weights = {key: tensor.to(own[key].dtype) for key, tensor in contents.weights.items()}
     model.load_state_dict(weights, strict=False, assign=True)  # a name that shares its tensor with another is missing
+    _lay_out(model)
     return ready(model, contents.tokenizers)
+
+
+def _lay_out(model: nn.Module) -> None:
+    """Stores matrices column by column, which is faster to multiply with the few rows of a step of decoding."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | TokenEmbedding):
+            module.weight.data = module.weight.data.t().contiguous().t()
 
 
 def load_as(kind: type[AnOpened] | tuple[type[AnOpened], ...], name: str, purpose: str) -> AnOpened:

@@ -183,10 +183,10 @@ def test_several_tokens_may_go_into_the_caches_at_once() -> None:
     with torch.no_grad():
         state = model.start(source)
         for piece in target.split([2, 3], dim=1):
-            x = model.decoder(model.target_embedding(piece), state.memories, state.memory_allowed, state.caches)
+            x = model.decoder(model.target_embedding(piece), state.memory.layers, state.memory.allowed, state.caches)
         assert_same(model.logits(x), model(source, target)[:, 2:])
         with pytest.raises(ValueError, match="zip"):
-            model.decoder(model.target_embedding(piece), state.memories, state.memory_allowed, [None, None])
+            model.decoder(model.target_embedding(piece), state.memory.layers, state.memory.allowed, [None, None])
 
 
 def test_a_model_without_memory_runs_too() -> None:

@@ -28,6 +28,29 @@ class KeyValue(NamedTuple):
         return KeyValue(*(x_BHSK.index_select(0, index_B) for x_BHSK in self))
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What the layers of a decoder see of the sentences that it translates."""
+
+    layers: tuple[KeyValue, ...]
+    allowed: Tensor
+    sentence_B: Tensor
+    """The number of each row's sentence; rows of one sentence see the same."""
+
+    @classmethod
+    def of(cls, layers: tuple[KeyValue, ...], allowed: Tensor) -> "Memory":
+        """A memory with one row for each sentence."""
+        return cls(layers, allowed, torch.arange(len(allowed), device=allowed.device))
+
+    def reorder(self, index_B: Tensor) -> "Memory":
+        """The memory of the rows that `index_B` names; where only rows of one sentence change places, it is this one."""
+        sentence_B = self.sentence_B[index_B]
+        if torch.equal(sentence_B, self.sentence_B):
+            return self
+        layers = tuple(layer.reorder(index_B) for layer in self.layers)
+        return Memory(layers, self.allowed.index_select(0, index_B), sentence_B)
+
+
 @dataclass
 class Cache:
     """Keys and values of the tokens so far, in a buffer that doubles when it is full."""

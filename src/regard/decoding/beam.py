@@ -53,9 +53,12 @@ class Beam:
         steps_NWT = torch.zeros(len(longest), self.width, 0, device=device)
         # all rows of a sentence are the same at first, so that only one of them counts
         totals_NW = torch.tensor([0.0] + [NEVER] * (self.width - 1), device=device).repeat(len(longest), 1)
-        rows = torch.arange(len(longest), device=device).repeat_interleave(self.width)
+        everyone = torch.arange(len(longest), device=device)
+        rows = everyone.repeat_interleave(self.width)
         for length in range(max(longest) + 1):
-            state = state.reorder(rows)
+            if not torch.equal(rows, everyone):  # else all go on as they are, and need not be copied
+                state = state.reorder(rows)
+                everyone = torch.arange(len(rows), device=device)
             logits, state = model.step(tokens_NWT[:, :, -1].flatten(), state)
             logs_NWV = logits.log_softmax(-1).unflatten(0, (len(active), self.width))
             at_limit = [length >= longest[sentence] for sentence in active]

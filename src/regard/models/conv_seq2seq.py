@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from regard.blocks import masks
-from regard.blocks.attention import KeyValue, MultiHeadAttention
+from regard.blocks.attention import KeyValue, Memory, MultiHeadAttention
 from regard.blocks.convolution import GatedConvolution
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
@@ -54,16 +54,14 @@ class ConvSeq2SeqConfig(Config):
 class ConvState:
     """Where the decoder is: what each layer sees of the source, and of its own last inputs."""
 
-    memories: tuple[KeyValue, ...]
-    memory_allowed: Tensor
+    memory: Memory
     pasts: tuple[Tensor, ...]
     length: int
 
     def reorder(self, index_B: Tensor) -> "ConvState":
         """The state of the sentences that `index_B` names."""
         return ConvState(
-            tuple(memory.reorder(index_B) for memory in self.memories),
-            self.memory_allowed.index_select(0, index_B),
+            self.memory.reorder(index_B),
             tuple(past.index_select(0, index_B) for past in self.pasts),
             self.length,
         )
@@ -136,18 +134,18 @@ class ConvSeq2Seq(nn.Module):
         memory_BSD, allowed = self.encode(source_BS)
         memories = tuple(layer.attention.remember(memory_BSD) for layer in self._layers())
         pasts = tuple(layer.convolution.begin(source_BS.size(0)) for layer in self._layers())
-        return ConvState(memories, allowed, pasts, 0)
+        return ConvState(Memory.of(memories, allowed), pasts, 0)
 
     def step(self, tokens_B: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         """Takes in one token of each sentence; gives logits for the next one."""
         x_B1D = self.target_positions(self.target_embedding(tokens_B[:, None]), state.length)
         pasts = []
-        for layer, memory, past in zip(self._layers(), state.memories, state.pasts, strict=True):
+        for layer, memory, past in zip(self._layers(), state.memory.layers, state.pasts, strict=True):
             y_B1D, past = layer.convolution.step(x_B1D, past)
-            x_B1D = layer.join(x_B1D, y_B1D, memory, state.memory_allowed)
+            x_B1D = layer.join(x_B1D, y_B1D, memory, state.memory.allowed)
             pasts.append(past)
         logits_BV = self.target_embedding.logits(x_B1D)[:, 0]
-        return logits_BV, ConvState(state.memories, state.memory_allowed, tuple(pasts), state.length + 1)
+        return logits_BV, ConvState(state.memory, tuple(pasts), state.length + 1)
 
     def _layers(self) -> "Iterator[ConvDecoderLayer]":
         return (layer for layer in self.decoder if isinstance(layer, ConvDecoderLayer))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import masks
-from regard.blocks.attention import Cache, KeyValue
+from regard.blocks.attention import Cache, KeyValue, Memory
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.feedforward import Activation
@@ -99,17 +99,12 @@ class TransformerConfig(Config):
 class TransformerState:
     """Where the decoder is: what it sees of the source in each layer, and its own tokens so far."""
 
-    memories: tuple[KeyValue, ...]
-    memory_allowed: Tensor
+    memory: Memory
     caches: tuple[Cache, ...]
 
     def reorder(self, index_B: Tensor) -> "TransformerState":
         """The state of the sentences that `index_B` names."""
-        return TransformerState(
-            tuple(memory.reorder(index_B) for memory in self.memories),
-            self.memory_allowed.index_select(0, index_B),
-            tuple(cache.reorder(index_B) for cache in self.caches),
-        )
+        return TransformerState(self.memory.reorder(index_B), tuple(cache.reorder(index_B) for cache in self.caches))
 
 
 class Transformer(nn.Module):
@@ -189,13 +184,13 @@ class Transformer(nn.Module):
 
     def start(self, source_BS: Tensor) -> TransformerState:
         """Reads the source. What the decoder's layers see of it is computed here, once."""
-        memories = self.decoder.remember(self.encode(source_BS))
-        return TransformerState(memories, self.source_allowed(source_BS), tuple(Cache() for _ in memories))
+        memory = Memory.of(self.decoder.remember(self.encode(source_BS)), self.source_allowed(source_BS))
+        return TransformerState(memory, tuple(Cache() for _ in memory.layers))
 
     def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Takes in one token of each sentence; gives logits for the next one. The state given is used up."""
         x_B1E = self.target_embedding(tokens_B[:, None])
-        x_B1D = self.decoder(x_B1E, state.memories, state.memory_allowed, state.caches)
+        x_B1D = self.decoder(x_B1E, state.memory.layers, state.memory.allowed, state.caches)
         return self.logits(x_B1D)[:, 0], state
 
 

@@ -43,7 +43,7 @@ class Memory:
         return cls(layers, allowed, torch.arange(len(allowed), device=allowed.device))
 
     def reorder(self, index_B: Tensor) -> "Memory":
-        """The memory of the rows that `index_B` names; where only rows of one sentence change places, it is this one."""
+        """The memory of the rows that `index_B` names: this one, where only rows of one sentence change places."""
         sentence_B = self.sentence_B[index_B]
         if torch.equal(sentence_B, self.sentence_B):
             return self

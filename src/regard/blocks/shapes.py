@@ -7,9 +7,10 @@ from torch import Tensor
 
 def expect(name: str, x: Tensor, *sizes: int | str) -> None:
     """Raises `ValueError` unless `x` has these sizes; a text stands for any size and names the dimension."""
-    if x.dim() != len(sizes) or any(
-        isinstance(size, int) and size != got for size, got in zip(sizes, x.shape, strict=True)
-    ):
+    fits = x.dim() == len(sizes)
+    for size, got in zip(sizes, x.shape, strict=False):  # a plain loop: this is asked many times a token
+        fits = fits and (size == got or isinstance(size, str))
+    if not fits:
         raise ValueError(f"{name} should have shape ({', '.join(map(str, sizes))}), got {tuple(x.shape)}")
 
 

@@ -26,15 +26,17 @@ def head_effects(reading: Reading) -> dict[str, Tensor]:
     heads = [(look.path, head) for look in reading.looks for head in range(look.heads)]
     if not heads:
         return {}
-    logits_BTV = reading.run()
-    whole = _said(reading, logits_BTV).sum()
-    at_once = max(1, LOGITS // max(1, logits_BTV.numel()))
-    changed = []
+    tokens = max(len(stream.tokens) for stream in reading.streams.values())
+    # a token has as many logits as the largest matrix has rows, or fewer
+    logits = tokens * max(parameter.size(0) for parameter in reading.model.parameters())
+    at_once = max(1, LOGITS // logits)
+    changes = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
         with drop_one_head_each(reading.model, chosen):
-            changed.append(_said(reading, reading.run(len(chosen))).sum(1))
-    effects = iter((torch.cat(changed) - whole).tolist())
+            sums_B = _said(reading, reading.run(len(chosen) + 1)).sum(1)  # the last one is left as it is
+        changes.append(sums_B[:-1] - sums_B[-1])
+    effects = iter(torch.cat(changes).tolist())
     return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in reading.looks}
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
+import torch
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
@@ -27,6 +28,7 @@ from regard.serve.explorer import Answer, Explorer, Numbers, Text, understood
 BODY = 1024 * 1024  # bytes that a request may have
 QUEUE = 8  # questions that may wait, the one at work included
 SECONDS = 30.0  # that a request may take, waiting included
+SMALL = 30_000_000  # parameters, below which threads cost more than they give
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 log = logging.getLogger("regard.serve")
@@ -187,6 +189,8 @@ def make_app(
 def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], object]) -> None:
     """Serves until it is interrupted; calls back with the address once it listens."""
     is_local = host in LOOPBACK
+    if sum(parameter.numel() for parameter in explorer.subject.model.parameters()) < SMALL:
+        torch.set_num_threads(1)  # one token of a small model is done before a second thread has begun
     with _listening(host, port) as listener:
         name = "localhost" if is_local else f"[{host}]" if ":" in host else host
         ready(f"http://{name}:{listener.getsockname()[1]}/")

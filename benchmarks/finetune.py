@@ -4,7 +4,8 @@
 
 Both: batches of 32 texts, AdamW, 5e-5 that rises for 50 steps and falls linearly to zero, three epochs, the best of a
 validation after each epoch. Theirs pads each batch to its longest text; ours also puts texts of like length together.
-Results go into runs/finetune/results.jsonl, and what is there is not done again.
+Results go into runs/finetune/results.jsonl, and what is there is not done again. Minutes are those of processors, summed
+over threads, so that other work on the machine does not count.
 """
 
 import argparse
@@ -117,9 +118,9 @@ def main() -> None:
                 key = {"system": system, "task": task, "seed": seed}
                 if any(key.items() <= line.items() for line in done):
                     continue
-                start = time.perf_counter()
+                start = time.process_time()
                 found = tune(options.model, options.data, task, seed)
-                line = {**key, **found, "minutes": (time.perf_counter() - start) / 60}
+                line = {**key, **found, "minutes": (time.process_time() - start) / 60}
                 done.append(line)
                 with RESULTS.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")

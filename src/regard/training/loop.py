@@ -110,14 +110,14 @@ class Training:
         self._resume()
 
     def _optimizer(self) -> torch.optim.AdamW:
-        """AdamW, with decay for matrices only."""
+        """AdamW, with decay for matrices only; fused, so that each number is read and written once a step."""
         matrices = [p for p in self.parameters.values() if p.dim() > 1]
         others = [p for p in self.parameters.values() if p.dim() <= 1]
         groups = [
             {"params": matrices, "weight_decay": self.config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, self.config.beta2), eps=1e-9)
+        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, self.config.beta2), eps=1e-9, fused=True)
 
     # what a checkpoint holds
 

@@ -131,6 +131,8 @@ class TrainConfig(Config):
     """Steps from one checkpoint to the next."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """What matrix products are computed in; auto: bfloat16 on a graphics card that has it, or else float32."""
+    recompute: bool = False
+    """Less memory for more time: layers run again in the backward pass, instead of keeping all that they computed."""
     shard: bool = False
     """With several processes, each trains a part of the weights only (FSDP), for models that are too large for one; the
     first also keeps a whole copy on the CPU, to validate with."""
@@ -149,7 +151,7 @@ class Recipe(Config):
     """The folder that everything about this training goes into."""
     seed: Natural = 1
     threads: Natural = 0
-    """Threads to compute with; 0: as many as torch chooses."""
+    """Threads to compute with; 0: as many as torch chooses, but no more than there are cores."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto: on a graphics card, if there is one."""
     init: str | None = None

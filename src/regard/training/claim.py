@@ -13,7 +13,7 @@ from regard.training import checkpoint
 TEXT = "text.json"
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
-    *("run", "threads", "device", "train.shard", "train.steps", "train.epochs", "train.minutes"),
+    *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
     *("train.patience", "train.checkpoint", "train.average_last"),
 }
 

@@ -1,0 +1,76 @@
+"""Counts of matrix products, against what one gets with pencil and paper."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from regard.blocks.loss import linear_cross_entropy
+from regard.training.products import Count, limit
+from regard.training.recompute import recompute
+
+
+def test_training_linear_layers_takes_six_operations_for_each_weight_and_token() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    weights, tokens = 8 * 16 + 16 * 4, 3 * 5
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    with Count() as forward:
+        y = model(x)
+    with Count() as backward:
+        y.sum().backward()
+    assert forward.flops == 2 * weights * tokens
+    assert backward.flops == 4 * weights * tokens
+
+
+def test_the_loss_that_never_holds_all_logits_is_counted_in_full() -> None:
+    x, weight, bias = torch.randn(700, 8, requires_grad=True), nn.Parameter(torch.randn(30, 8)), torch.zeros(30)
+    with Count() as count:
+        linear_cross_entropy(x, weight, bias, torch.zeros(700, dtype=torch.int64))[0].backward()
+    assert count.flops == 6 * 30 * 8 * 700
+
+
+def test_attention_takes_two_products_forward_and_five_back() -> None:
+    query, key = torch.randn(2, 3, 7, 8, requires_grad=True), torch.randn(2, 3, 5, 8, requires_grad=True)
+    product = 2 * 2 * 3 * 7 * 5 * 8
+    with Count() as forward:
+        found = F.scaled_dot_product_attention(query, key, key, attn_mask=torch.ones(7, 5, dtype=torch.bool))
+    with Count() as backward:
+        found.sum().backward()
+    assert forward.flops == 2 * product
+    assert backward.flops == 5 * product  # the kernel makes the scores a second time
+
+
+@pytest.mark.parametrize(("kind", "gates"), [(nn.RNN, 1), (nn.GRU, 3), (nn.LSTM, 4)])
+def test_recurrent_layers_are_counted(kind, gates) -> None:
+    x = torch.randn(2, 5, 6, requires_grad=True)
+    with Count() as count:
+        kind(6, 8, batch_first=True)(x)
+    assert count.flops == 2 * 2 * 5 * (6 + 8) * 8 * gates
+
+
+def test_what_is_computed_again_is_not_counted_again() -> None:
+    counts = []
+    for again in (False, True):
+        model = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))])
+        if again:
+            recompute(model)
+        with Count() as count:
+            model[0](torch.randn(4, 8, requires_grad=True)).sum().backward()
+        counts.append(count.flops)
+    assert counts == [6 * 2 * 64 * 4] * 2
+
+
+def test_counting_changes_no_number() -> None:
+    model, x = nn.Linear(8, 8), torch.randn(4, 8)
+    (expected,) = torch.autograd.grad(model(x).exp().sum(), [model.weight])
+    with Count():
+        (got,) = torch.autograd.grad(model(x).exp().sum(), [model.weight])
+    assert torch.equal(got, expected)
+
+
+def test_the_limit_is_measured_once_and_draws_no_random_numbers() -> None:
+    before = torch.get_rng_state()
+    found = limit(torch.device("cpu"), torch.float64)
+    assert found > 1e6
+    assert limit(torch.device("cpu"), torch.float64) == found
+    assert torch.equal(torch.get_rng_state(), before)

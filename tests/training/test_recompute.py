@@ -1,0 +1,73 @@
+"""Layers that run again in the backward pass give the same gradients, to the bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import Config
+from regard.models.bert import BertConfig
+from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.gpt2 import Gpt2Config
+from regard.models.transformer import TransformerConfig
+from regard.training.recompute import recompute
+from runs import finish, weights
+
+SHAPE = {"vocab_size": 11, "width": 8, "dropout": 0.3}
+STACK = {**SHAPE, "heads": 2, "ff_width": 12, "layers": 2}
+CONFIGS = {
+    "transformer": TransformerConfig(**SHAPE, heads=2, ff_width=12),
+    "rotary": TransformerConfig(**SHAPE, heads=2, ff_width=12, positions="rotary"),
+    "batch norm": TransformerConfig(**SHAPE, heads=2, ff_width=12, norm="batch"),
+    "convolutions": ConvSeq2SeqConfig(**SHAPE),
+    "gpt2": Gpt2Config(**STACK),
+    "bert": BertConfig(**STACK),
+}
+
+
+def trained(config: Config, again: bool) -> dict[str, torch.Tensor]:
+    """The gradients and buffers of a model after two batches, and the random numbers that come next."""
+    torch.manual_seed(1)
+    model = config.build()
+    if again:
+        recompute(model)
+    inputs = 1 if isinstance(config, Gpt2Config) else 2
+    for _ in range(2):
+        model(*(torch.randint(1, 2, (3, 5)) for _ in range(inputs))).sum().backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {**gradients, **dict(model.named_buffers()), "next": torch.rand(3)}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_gradients_running_means_and_random_numbers_are_the_same(name) -> None:
+    expected, got = (trained(CONFIGS[name], again) for again in (False, True))
+    assert expected.keys() == got.keys()
+    assert all(torch.equal(got[key], tensor) for key, tensor in expected.items())
+
+
+def test_layers_run_twice_and_keep_less() -> None:
+    kept = {}
+    for again in (False, True):
+        layer, sizes, runs = nn.Sequential(nn.Linear(8, 800), nn.ReLU(), nn.Linear(800, 8)), [], []
+        layer[1].register_forward_hook(lambda *_, runs=runs: runs.append(1))
+        if again:
+            recompute(nn.ModuleList([layer]))
+
+        def keep(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            y = layer(torch.randn(50, 8, requires_grad=True))
+        kept[again] = sum(sizes)
+        y.sum().backward()
+        assert len(runs) == 1 + again
+    assert kept[True] < kept[False] / 10
+
+
+def test_a_run_may_change_to_it_and_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finish(run, "train.recompute=true")
+    assert weights(run) == weights(straight)
+    finish(run)

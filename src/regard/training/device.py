@@ -26,6 +26,11 @@ class Device:
             precision = "bfloat16" if name == "cuda" and torch.cuda.is_bf16_supported() else "float32"
         self.is_low = precision == "bfloat16"
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What matrix products are computed in."""
+        return torch.bfloat16 if self.is_low else torch.float32
+
     def autocast(self) -> AbstractContextManager[Any]:
         """Inside, matrix products are computed in the precision chosen."""
         return torch.autocast(self.torch.type, torch.bfloat16, enabled=self.is_low)

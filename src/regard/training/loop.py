@@ -23,15 +23,19 @@ from regard.data.sources import DatesConfig, ParallelConfig
 from regard.data.tagged import ConlluConfig
 from regard.data.windows import TextConfig
 from regard.folders import write_tensors
-from regard.recipe import Recipe
+from regard.recipe import Recipe, TrainConfig
 from regard.training import checkpoint
 from regard.training.claim import claim
 from regard.training.classification import ClassificationTask
 from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.language import LanguageTask
-from regard.training.memory import keep_memory
+from regard.training.machine import threads
+from regard.training.memory import keep_memory, peak
+from regard.training.meter import Forecast, Meter, forecast
 from regard.training.pretraining import PretrainingTask
+from regard.training.products import limit
+from regard.training.recompute import recompute
 from regard.training.report import Report, Say
 from regard.training.schedule import learning_rate
 from regard.training.tagging import TaggingTask
@@ -49,6 +53,7 @@ TASKS: dict[type[Config], Callable[[Recipe, Say], Task]] = {
 }
 """What is trained with data of each kind."""
 LOG_EVERY = 50  # steps
+PREDICTED_AFTER = 50  # steps
 
 
 @dataclass
@@ -62,6 +67,9 @@ class State:
     best: float = float("inf")
     stale: int = 0
     """Validations since the best one."""
+    predicted_steps: int = 0
+    predicted_seconds: float = 0.0
+    """What the whole run will take, as its first steps tell; 0: not known yet."""
 
 
 class Training:
@@ -73,8 +81,7 @@ class Training:
         self.device = Device(recipe.device, recipe.train.precision)
         self.group = Group(self.device)
         self.run = Path(recipe.run)
-        if recipe.threads:
-            torch.set_num_threads(recipe.threads)
+        torch.set_num_threads(recipe.threads or threads())
         with self.group.one_after_the_other():
             if self.group.is_first:
                 claim(self.run, recipe)
@@ -94,6 +101,8 @@ class Training:
             )
         if recipe.init:
             library.begin_with(self.model, recipe.init)
+        if self.config.recompute:
+            recompute(self.model)
         if self.config.shard:
             self.group.shard(self.model)
         else:
@@ -102,6 +111,7 @@ class Training:
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
         self.optimizer = self._optimizer()
         self.state = State()
+        self.meter = Meter(limit(self.device.torch, self.device.dtype))
         self._clock = time.perf_counter()
         self._recent, self._recent_seconds = Tally(), 0.0
         """Of the steps since the last line of the log."""
@@ -131,6 +141,10 @@ class Training:
 
     def save(self) -> None:
         """Writes a checkpoint."""
+        with self.meter.timing("checkpoint"):
+            self._save()
+
+    def _save(self) -> None:
         self._tick()
         random = {
             f"random.{kind}.{rank}": state
@@ -208,11 +222,13 @@ class Training:
                 self.report.say(f"{self.run}: finished at step {self.state.step:,}")
             self._clock = time.perf_counter()
             while not self.is_over:
-                self._timed_step()
+                self.advance()
                 if self.is_over or self.state.step % self.config.validate == 0:
                     self.validate()
                 if self.is_over or self.state.step % self.config.checkpoint == 0:
                     self.save()
+            if self.group.is_first and self.meter.steps:
+                self._look_back()
         finally:
             self.report.close()
         weights = self._weights()
@@ -247,11 +263,13 @@ class Training:
             return
         figures.save(figures.learning_curves(self.run / "log.jsonl"), self.run / "curves.png")
 
-    def _timed_step(self) -> None:
+    def advance(self) -> None:
+        """Takes the next step, and tells of it."""
         start = time.perf_counter()
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
-        tally = self.step([next(self.batches) for _ in range(self.config.accumulate)], rate)
+        count = self.config.accumulate
+        tally = self.meter.step(lambda: self.step([next(self.batches) for _ in range(count)], rate))
         self._tick()
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
@@ -261,14 +279,50 @@ class Training:
         self._recent_seconds += self._clock - start
         values = self._recent.means()
         values["tokens_per_second"] = self._recent.counts["tokens"] / self._recent_seconds
+        values["utilisation"] = self.meter.utilisation(values["tokens_per_second"])
         self.report.step(
             self.progress,
             f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s",
+            f"{values['tokens_per_second']:,.0f} tokens/s, "
+            f"{values['utilisation']:.0%} of the machine's matrix products",
         )
         if self.state.step % LOG_EVERY == 0:
-            self.report.log(step=self.state.step, rate=rate, **values)
+            self.report.log(step=self.state.step, rate=rate, **values, peak_memory=peak(self.device.torch))
             self._recent, self._recent_seconds = Tally(), 0.0
+        if self.meter.steps == PREDICTED_AFTER:
+            self._predict()
+
+    def _predict(self) -> None:
+        """Says what the whole run will take, as its first steps tell."""
+        whole = self.forecast(self.config)
+        self.state.predicted_steps, self.state.predicted_seconds = whole.steps, whole.seconds
+        self.report.log(step=self.state.step, predicted_steps=whole.steps, predicted_minutes=whole.seconds / 60)
+        self.report.say(str(whole))
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """The steps of the epoch at hand."""
+        return len(self.batches.plan(self.state.epoch)) / self.config.accumulate
+
+    def forecast(self, config: TrainConfig) -> Forecast:
+        """What a whole run with these budgets takes at the pace so far."""
+        step = self.meter.seconds("step")
+        # of what a step does with a batch, validation leaves out the backward pass, which is two thirds of it
+        guess = step / config.accumulate / 3 * len(self.task.valid.plan(0))
+        validation = self.meter.seconds("validation") or guess
+        return forecast(config, self.steps_per_epoch, step, validation, self.meter.seconds("checkpoint"))
+
+    def _look_back(self) -> None:
+        """Says what the run took, and how far off the prediction was."""
+        state, memory = self.state, peak(self.device.torch)
+        values = {"minutes": state.seconds / 60, "peak_memory": memory}
+        text = f"took {state.seconds / 60:.1f} min for {state.step:,} steps; peak memory {memory / 1e9:.1f} GB"
+        if state.predicted_steps:
+            whole = Forecast(state.predicted_steps, state.predicted_seconds)
+            values["off"] = whole.off(state.step, state.seconds)
+            text = f"{whole}, {text}; a step took {abs(values['off']):.0%} {'more' if values['off'] > 0 else 'less'}"
+        self.report.log(step=state.step, **values)
+        self.report.say(text)
 
     def _tick(self) -> None:
         """Counts the time since it was last counted, validation and all."""
@@ -327,7 +381,8 @@ class Training:
         """Judges the weights on the validation data; the best model so far is kept."""
         weights = self._weights()
         if self.group.is_first:
-            self._validate(weights)
+            with self.meter.timing("validation"):
+                self._validate(weights)
         self.state.best, stale = self.group.from_first([self.state.best, self.state.stale])
         self.state.stale = int(stale)
 

@@ -11,12 +11,14 @@ from regard.cli.compare import compare
 from regard.cli.complete import complete
 from regard.cli.convert import convert
 from regard.cli.describe import describe
+from regard.cli.doctor import doctor
 from regard.cli.encode import classify, embed, tag
 from regard.cli.evaluate import evaluate, score
 from regard.cli.explore import explore
 from regard.cli.glue import glue
 from regard.cli.lab import lab
 from regard.cli.look import look
+from regard.cli.plan import plan
 from regard.cli.recipes import recipes
 from regard.cli.train import train
 from regard.cli.translate import translate
@@ -33,7 +35,7 @@ app = typer.Typer(
 )
 for verb in (
     *(train, translate, complete, classify, tag, embed, evaluate, score, compare, glue),
-    *(look, explore, convert, recipes, describe),
+    *(look, explore, convert, recipes, describe, plan, doctor),
 ):
     app.command()(verb)
 app.add_typer(lab, name="lab")

@@ -1,0 +1,59 @@
+"""`regard plan`: what a training will take, before it is begun."""
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes, as for regard train.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Say what fits into so many minutes.")] = 60,
+    seconds: Annotated[float, typer.Option("--probe", min=0, help="Seconds to train for, to find out.")] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Predict time, memory and work of a training, by a little of it. Nothing is kept.
+
+    Examples:
+
+        regard plan translate/dates --probe 5
+
+        regard plan translate/transformer data.train=my.en-de.tsv model.preset=base --minutes 480
+    """
+    from regard import recipe
+    from regard.training.plan import probe
+
+    chosen = recipe.read(name, overrides or [])
+    found = probe(chosen, minutes, seconds)
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
+        return
+    epoch = found.steps_per_epoch
+    rows = {
+        "parameters": f"{found.parameters:,}",
+        "work": f"{found.flops_per_step / 1e9:,.1f} GFLOP a step; training gets {found.utilisation:.0%} of the "
+        f"machine's matrix products, {found.limit / 1e9:,.0f} GFLOP/s",
+        "speed": f"{found.tokens_per_second:,.0f} tokens/s, {_time(found.seconds_per_step)} a step",
+        "epoch": f"{_time(epoch * found.seconds_per_step)}, {epoch:,.0f} steps",
+        "validation": f"{_time(found.seconds_per_validation)}, every {chosen.train.validate:,} steps",
+        "whole run": f"{_time(found.seconds)}, {found.steps:,} steps, {found.steps / epoch:.1f} epochs",
+        "peak memory": f"{found.peak_memory / 1e9:.1f} GB",
+        "checkpoint": f"{found.checkpoint_bytes / 1e6:,.0f} MB on disk, of which "
+        f"{max(2, chosen.train.average_last)} are kept",
+        f"in {minutes:g} min": f"{found.fitting_steps:,} steps, {found.fitting_steps / epoch:.1f} epochs",
+    }
+    width = max(map(len, rows))
+    typer.echo("\n".join(f"{key:<{width}}  {text}" for key, text in rows.items()))
+
+
+def _time(seconds: float) -> str:
+    """Seconds, in a unit that fits them."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

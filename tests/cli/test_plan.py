@@ -1,0 +1,83 @@
+"""`regard plan` and `regard doctor`, which look and leave nothing behind."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard.cli.main import app
+from runs import SMALL
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> None:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def planned(tmp_path: Path, monkeypatch) -> dict:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return json.loads(run("plan", "translate/dates", *SMALL, "run=mine", "--probe", "0.5", "--minutes", "2", "--json"))
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_plan_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_plan_tells_what_a_training_takes(planned: dict) -> None:
+    assert planned["steps"] == -(-2 * planned["steps_per_epoch"] // 1)  # the recipe's two epochs
+    assert planned["seconds"] > planned["steps"] * planned["seconds_per_step"]
+    assert planned["seconds_per_validation"] > 0
+    # two minutes are for steps, and for validations and checkpoints between them
+    assert 0 < planned["fitting_steps"] * planned["seconds_per_step"] < 120 + planned["seconds_per_step"]
+    assert planned["flops_per_step"] / planned["seconds_per_step"] == pytest.approx(
+        planned["utilisation"] * planned["limit"]
+    )
+    # weights, their average, and two moments of four bytes each; some more for names and random numbers
+    assert planned["checkpoint_bytes"] > 16 * planned["parameters"]
+    assert planned["peak_memory"] > 1e7
+
+
+def test_a_plan_in_words(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = run("plan", "translate/dates", *SMALL, "--probe", "0", "--minutes", "2.5").splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        *("parameters", "work", "speed", "epoch", "validation", "whole run", "peak memory", "checkpoint", "in 2.5 min"),
+    ]
+    assert "every 10 steps" in lines[4]
+
+
+def test_the_doctor_looks_at_everything() -> None:
+    found = json.loads(run("doctor", "--json"))
+    expected = {"python", "torch", "graphics", "threads", "memory", "products", "bandwidth", "chromium", "cache"}
+    assert found.keys() >= expected | {"eval", "plot", "serve", "hf", "export"}
+    assert all({"text", "remedy"} <= finding.keys() for finding in found.values())
+    assert found["threads"]["chosen"] >= 1
+    assert found["products"]["flops"]["1"] > 1e6
+    assert found["torch"]["version"] == torch.__version__
+
+
+def test_the_doctor_marks_what_could_be_better(monkeypatch) -> None:
+    monkeypatch.setattr("regard.cli.doctor._version", lambda package: None if package == "uvicorn" else "1.0")
+    monkeypatch.setattr("regard.training.machine.free_memory", lambda: 10**9)
+    lines = run("doctor").splitlines()
+    marked = {line.split()[1]: line for line in lines if line.startswith("!")}
+    assert "uvicorn missing; for this, pip install 'regard[serve]'" in marked["serve"]
+    assert "1.0 GB free" in marked["memory"]
+    assert "train.recompute=true" in marked["memory"]
+    assert "plot" not in marked

@@ -1,13 +1,45 @@
 """Side-by-side timing: contenders take turns, so that a busy moment of the machine hits all alike."""
 
+import multiprocessing
 import platform
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
+
+
+class Apart:
+    """A contender in a process of its own, so that what one asks of the system, such as to keep memory, helps no other.
+
+    Args:
+        make: makes what is to be run, in that process.
+    """
+
+    def __init__(self, make: Callable[..., Callable[[], object]], *args: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._here, there = context.Pipe()
+        context.Process(target=_serve, args=(there, make, args), daemon=True).start()
+        self._here.recv()
+
+    def __call__(self) -> None:
+        """Runs it once."""
+        self._here.send("run")
+        self._here.recv()
+
+
+def _serve(pipe: Connection, make: Callable[..., Callable[[], object]], args: tuple[Any, ...]) -> None:
+    run = make(*args)
+    with suppress(EOFError):  # all is done
+        while True:
+            pipe.send("ready")
+            pipe.recv()
+            run()
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, list[float]]:

@@ -4,7 +4,8 @@
 
 4 layers, 4 heads, width 128, 64 characters, 12 windows, AdamW, clipping; nanoGPT is a clone of its repository, and its
 step is what its train.py does: a batch of random windows, forward, backward, clipping, update. Ours is the step of
-`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and its log.
+`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and its log. Each runs in a
+process of its own.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from harness import interleave, machine, report
+from harness import Apart, interleave, machine, report
 from regard import recipe
 from regard.training.loop import Training
 from regard.training.report import Report
@@ -75,8 +76,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         contenders: dict[str, Callable[[], None]] = {
-            "Regard": Ours(options.text, f"{run}/run"),
-            "nanoGPT": Theirs(options.text, options.nanogpt),
+            "Regard": Apart(Ours, options.text, f"{run}/run"),
+            "nanoGPT": Apart(Theirs, options.text, options.nanogpt),
         }
         seconds = interleave(contenders, rounds=25)
     print(machine())

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.blocks import masks
 from regard.blocks.shapes import expect
 
 
@@ -20,6 +21,8 @@ def attend(
 ) -> Tensor:
     """What each query finds, by the fused kernel. `scale` is 1/√K unless given."""
     check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
+    if allowed is not None and masks.is_causal(allowed):  # the kernel then leaves out what is not seen
+        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, is_causal=True, scale=scale)
     return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=allowed, scale=scale)
 
 

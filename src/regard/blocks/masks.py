@@ -3,6 +3,8 @@
 Every mask broadcasts to (batch, heads, query length, key length).
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -17,9 +19,17 @@ def padding(is_padding_BS: Tensor) -> Tensor:
     return ~is_padding_BS[:, None, None, :]
 
 
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)  # or else a mask made in inference mode could not serve in training
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Nobody sees the future. The last query stands at the last key, so that a cache may hold earlier keys."""
     return window(queries, keys, left=keys, right=0, device=device)
+
+
+def is_causal(allowed: Tensor) -> bool:
+    """Whether this is the very mask that `causal` gives for a whole text, which a fused kernel need not be shown."""
+    queries, keys = allowed.shape[2:]
+    return queries == keys and len(allowed) == 1 and allowed is causal(queries, keys, allowed.device)
 
 
 def window(queries: int, keys: int, left: int, right: int, device: torch.device | None = None) -> Tensor:

@@ -5,6 +5,7 @@ and `last/`. The same command on a run that was interrupted goes on where it was
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -332,7 +333,6 @@ class Training:
 
     def step(self, batches: Sequence[Batch], rate: float) -> Tally:
         """One step on several batches: what is told of them."""
-        self.model.train()
         tally = Tally()
         for batch in batches:
             tally.counts.update(self.task.units(batch))
@@ -345,13 +345,16 @@ class Training:
             loss.backward()
             tally.add(parts)
         sums = torch.tensor(list(tally.sums.values()), dtype=torch.float64)
+        gradients = [_gradient(parameter) for parameter in self.parameters.values()]
         # sharded gradients are summed already, where they came about
-        gradients = [] if self.config.shard else [_gradient(parameter) for parameter in self.parameters.values()]
-        self.group.sum_([sums, *gradients])
+        self.group.sum_([sums] if self.config.shard else [sums, *gradients])
         tally.sums.update(zip(tally.sums, sums.tolist(), strict=True))
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.clip)
-        if not torch.isfinite(norm.full_tensor() if isinstance(norm, DTensor) else norm):
+        norm = torch.nn.utils.get_total_norm(gradients)
+        size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        if not math.isfinite(size):
             self._stop_for_nan(batches, "gradient")
+        if size > self.config.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.config.clip, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()

@@ -2,14 +2,16 @@
 
 A model is a folder with `config.json`, `model.safetensors`, its tokenizer and a card, `README.md`. Wherever a model is
 asked for, a run's folder means the best model of the run, a bare name one that comes with Regard, and `hf:PATH` a
-folder of Hugging Face's.
+folder of Hugging Face's. An export, which another engine runs, is `ct2:PATH` (CTranslate2) or `onnx:PATH` (ONNX).
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -22,9 +24,10 @@ from regard.data.gpt import TextTokenizer
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
+from regard import folders
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
-from regard.models.bert import BertConfig, PretrainingHead
+from regard.models.bert import BertConfig, NoHead, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -52,7 +55,11 @@ ENCODERS: dict[str, type[Encoder]] = {
 """What a BERT does, by its head; any other gives vectors."""
 Opened = Translator | Encoder | WordTagger | Completer
 AnOpened = TypeVar("AnOpened", bound=Opened)
-HUGGING_FACE = "hf:"
+Engine = Literal["torch", "ct2"]
+Quantize = Literal["int8"]
+HUGGING_FACE, CT2, ONNX = "hf:", "ct2:", "onnx:"
+EXPORTED = "regard.json"
+"""Our config in a folder that another engine reads."""
 ASSETS = Path(__file__).parent / "assets"
 
 
@@ -127,8 +134,11 @@ def fingerprints(name: str | None) -> list[str]:
     """A hash of the weights of a model, to see whether they are still the same; none for no model."""
     if name is None:
         return []
-    folder = Path(name.removeprefix(HUGGING_FACE)) if name.startswith(HUGGING_FACE) else find(name)
-    return [file_hash(*sorted(folder.glob("*.safetensors")))]
+    return [file_hash(*sorted(_place(name).glob("*.safetensors")))]
+
+
+def _place(name: str) -> Path:
+    return Path(name.removeprefix(HUGGING_FACE)) if name.startswith(HUGGING_FACE) else find(name)
 
 
 def save(
@@ -186,6 +196,8 @@ def read(name: str) -> Contents:
     if name.startswith(HUGGING_FACE):
         return _read_hugging_face(Path(name.removeprefix(HUGGING_FACE)))
     folder = find(name)
+    if (folder / EXPORTED).exists():
+        raise ValueError(f"{folder} is an export, not a model of ours; translate and embed open {CT2}{folder}")
     verify(folder)
     path = folder / "config.json"
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
@@ -214,37 +226,111 @@ def _read_hugging_face(folder: Path) -> Contents:
     return Contents(config, weights, tuple(tokenizers))
 
 
-def convert(name: str, target: str, *, half: bool = False, card: str | None = None) -> None:
-    """Writes a model to a folder that is not there yet: one of ours, or, as `hf:PATH`, one of Hugging Face's.
+def convert(
+    name: str, target: str, *, half: bool = False, quantize: Quantize | None = None, card: str | None = None
+) -> str:
+    """Writes a model to a folder that is not there yet: one of ours, or, by what `target` begins with, of others'.
+
+    An export for another engine is compared with the model on random texts, and is not written where it differs. What
+    was found is returned.
 
     Args:
         half: weights take half the space, rounded to 11 bits; they are computed with in float32 all the same.
+        quantize: in an export for CTranslate2, weights have 8 bits, and are computed with in 8 bits.
         card: the text of the model's card.
     """
-    contents = read(name)
+    system, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
+    if quantize is not None and system != "ct2":
+        raise ValueError(f"only exports for CTranslate2 are quantized, and {target} is none; write to {CT2}{path}")
+    if half and system in ("ct2", "onnx"):
+        raise ValueError(f"{target}: an export is not written in half precision; leave that out")
+    contents, folder = read(name), Path(path)
     weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
-    folder = Path(target.removeprefix(HUGGING_FACE))
     if folder.exists():
         raise ValueError(f"{folder} is there already; choose another folder, or remove it")
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
-    if not target.startswith(HUGGING_FACE):
+    if not system:
         save(folder, contents.config, weights, contents.tokenizers, text)
-        return
-    config = contents.config
+        return ""
+    config, found = contents.config, ""
     writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write, "gpt2": gpt2.write}
-    if config.kind not in writers:
+    if system == "hf" and config.kind not in writers:
         raise ValueError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
 
     def fill(aside: Path) -> None:
-        writers[config.kind](aside, config, weights, *contents.tokenizers)
+        nonlocal found
+        if system == "hf":
+            writers[config.kind](aside, config, weights, *contents.tokenizers)
+        else:
+            found = _export(aside, contents, name, system, quantize)
         (aside / "README.md").write_text(text, "utf-8")
 
     write_whole(folder, fill)
+    return found
+
+
+def _export(folder: Path, contents: Contents, name: str, system: str, quantize: str | None) -> str:
+    """Fills a folder for another engine, with all that we need to use it; gives what was found in checking it."""
+    ours = _opened(contents, name)
+    config = contents.config
+    if system == "onnx":
+        found = _module("onnx").write(folder, ours)
+    else:
+        _module("ct2").write(folder, ours.model, contents.tokenizers, quantize)
+        found = _module("ct2_run").check(folder, ours, quantize)
+        if isinstance(config, BertConfig):
+            config = replace(config, head=NoHead(pooled=config.head.pooled))  # no other head is known there
+    (folder / EXPORTED).write_text(config.to_json(), "utf-8")
+    save_tokenizers(folder, contents.tokenizers)
+    return found
+
+
+def _module(name: str) -> Any:
+    """What speaks with another engine, which need not be there unless it is asked for."""
+    try:
+        return import_module(f"regard.interop.{name}")
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error.name} is not installed, which this needs; pip install 'regard[export]'") from None
 
 
 def load(name: str) -> Any:
     """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Guesser` and so on."""
-    contents = read(name)
+    if name.startswith(CT2):
+
+        def original() -> Any:
+            raise ValueError(f"{name} can be used, but not looked into; ask the model that it was made from")
+
+        return _load_export(Path(name.removeprefix(CT2)), original)
+    return _opened(read(name), name)
+
+
+def load_fast(name: str) -> Any:
+    """Opens a model to be run by CTranslate2 in 8 bits; for that it is converted once, and kept for the next time."""
+    if name.startswith(CT2):
+        return load(name)
+    key = file_hash(*sorted(path for path in _place(name).iterdir() if path.suffix in (".json", ".safetensors", ".txt")))
+    folder = folders.cache() / "ct2" / key
+    if not folder.exists():
+        convert(name, f"{CT2}{folder}", quantize="int8")
+    return _load_export(folder, cache(lambda: load(name)))
+
+
+def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
+    path = folder / EXPORTED
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; {folder} is no export of ours for CTranslate2")
+    verify(folder)
+    config = read_config(json.loads(path.read_text("utf-8")), str(path))
+    if isinstance(config, Gpt2Config):
+        raise ValueError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
+    run = _module("ct2_run")
+    kind = run.FastEncoder if isinstance(config, BertConfig) else run.FastTranslator
+    with torch.device("meta"):
+        model = config.build()  # of which only the shape is asked
+    return kind(folder, model, *load_tokenizers(folder, config), original)
+
+
+def _opened(contents: Contents, name: str) -> Any:
     with torch.device("meta"):  # so that no weights are made only to be replaced
         model = contents.config.build()
     _expect(model, contents.weights, f"the weights of {name}")
@@ -262,9 +348,11 @@ def _lay_out(model: nn.Module) -> None:
             module.weight.data = module.weight.data.t().contiguous().t()
 
 
-def load_as(kind: type[AnOpened] | tuple[type[AnOpened], ...], name: str, purpose: str) -> AnOpened:
+def load_as(
+    kind: type[AnOpened] | tuple[type[AnOpened], ...], name: str, purpose: str, engine: Engine = "torch"
+) -> AnOpened:
     """Opens a model that must be of this kind, because it is to serve a purpose, such as "translate"."""
-    found = load(name)
+    found = load(name) if engine == "torch" else load_fast(name)
     if not isinstance(found, kind):
         config = found.model.config
         head = f" with a head for {config.head.kind}" if isinstance(config, BertConfig) else ""

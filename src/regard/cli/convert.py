@@ -1,20 +1,25 @@
-"""`regard convert`: models of Hugging Face in and out."""
+"""`regard convert`: models of Hugging Face in and out, and out to faster engines."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
 def convert(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model or run of ours, or hf:PATH.")],
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new folder, or hf:PATH for one of Hugging Face.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new folder, or hf:, ct2: or onnx: and its path.")],
     half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits: half the size.")] = False,
+    quantize: Annotated[
+        Literal["int8"] | None, typer.Option(help="With ct2:, compute in 8 bits: smaller and faster.")
+    ] = None,
     card: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file to become the model's card, README.md.")
     ] = None,
 ) -> None:
     """Convert a model from Hugging Face's library, or to it, with its tokenizer: BERT, GPT-2, Marian; or pack ours.
+
+    An export, to CTranslate2 as ct2:PATH or to ONNX as onnx:PATH, is compared with the model before it is written.
 
     Examples:
 
@@ -27,8 +32,13 @@ def convert(
         regard convert hf:gpt2 runs/gpt2
 
         regard convert runs/mine en-de --half --card card.md
+
+        regard convert en-es ct2:en-es-int8 --quantize int8
+
+        regard convert runs/sst2 onnx:sst2
     """
     from regard import library
 
-    library.convert(model, folder, half=half, card=None if card is None else card.read_text("utf-8"))
-    typer.echo(f"{folder}: converted from {model}")
+    text = None if card is None else card.read_text("utf-8")
+    found = library.convert(model, folder, half=half, quantize=quantize, card=text)
+    typer.echo(f"{folder}: converted from {model}" + (f"; checked: {found}" if found else ""))

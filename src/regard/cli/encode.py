@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.cli.translate import Engine
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -102,6 +104,7 @@ def embed(
         Literal["mean", "cls", "max"], typer.Option(help="Mean of all tokens, the vector of [CLS], or the maximum.")
     ] = "mean",
     normalise: Annotated[bool, typer.Option("--normalise", help="Vectors of length 1.")] = False,
+    engine: Engine = "torch",
 ) -> None:
     """Turn texts into vectors; an empty line has one, too. The end of a text that is too long is not read.
 
@@ -112,6 +115,8 @@ def embed(
         regard embed --model runs/bert sentences.txt -o vectors.npy --layers -4: --join concatenate --pool mean
 
         regard embed --model runs/bert < sentences.txt
+
+        regard embed --model runs/bert sentences.txt -o vectors.npy --engine ct2
     """
     from regard.data.text import lines
     from regard.library import load_as
@@ -121,7 +126,7 @@ def embed(
         raise ValueError(f"{output}: write to .npy, .json or .parquet")
     if output is not None and not output.parent.is_dir():
         raise ValueError(f"{output.parent}: no such folder")
-    encoder = load_as(Encoder, model, "read texts")
+    encoder = load_as(Encoder, model, "read texts", engine)
     texts = list(lines(file)) if file is not None else [text for chunk in _chunks(None) for text in chunk]
     chosen = _layers(layers, encoder.model.config.layers + 1)
     vectors_ND = encoder.embed(texts, layers=chosen, join=join, pool=pool, normalise=normalise)

@@ -108,7 +108,8 @@ def _translated(
     from regard.tasks.documents import one_line
 
     tests = list(pairs(source, reference))
-    found = [best[0].text for best in translator.translate([text for text, _ in tests], beam=beam, penalty=penalty)]
+    texts = [text for text, _ in tests]
+    found = [best[0].text for best in translator.translate(texts, beam=beam, penalty=penalty, scores=False)]
     scores = bleu.score(found, [text for _, text in tests], lowercase=lowercase)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scores)))

@@ -35,3 +35,7 @@ class EngineTokenizer:
     def vocab_size(self) -> int:
         """The number of tokens."""
         return self.engine.get_vocab_size()
+
+    def names(self, size: int) -> list[str]:
+        """The first tokens as the engine writes them; a number that stands for none has a name all the same."""
+        return [self.engine.id_to_token(number) or f"<none {number}>" for number in range(size)]

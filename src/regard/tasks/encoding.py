@@ -60,9 +60,13 @@ class Encoder(Looked):
         width = self.model.config.width * (len(chosen) if join == "concatenate" else 1)
         result_ND = torch.empty(len(texts), width, dtype=next(self.model.parameters()).dtype)
         for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
-            x_BTD = joined(self.model.states(tokens_BT, segments_BT), chosen, join)
-            result_ND[indices] = _pooled(x_BTD, tokens_BT == self.tokenizer.pad, pool).cpu()
+            x_BTD = self._vectors(tokens_BT, segments_BT, chosen, join)
+            result_ND[indices] = pooled(x_BTD, tokens_BT == self.tokenizer.pad, pool).cpu()
         return nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
+
+    def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], join: Join) -> Tensor:
+        """A vector for each token. Another engine computes them in another way."""
+        return joined(self.model.states(tokens_BT, segments_BT), layers, join)
 
     def _layers(self, layers: Sequence[int]) -> list[int]:
         count = self.model.config.layers + 1
@@ -119,7 +123,8 @@ def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tenso
     return summed_BTD / len(chosen) if join == "mean" else summed_BTD
 
 
-def _pooled(x_BTD: Tensor, is_padding_BT: Tensor, pool: Pool) -> Tensor:
+def pooled(x_BTD: Tensor, is_padding_BT: Tensor, pool: Pool) -> Tensor:
+    """The vectors of a text as one."""
     if pool == "cls":
         return x_BTD[:, 0]
     if pool == "max":

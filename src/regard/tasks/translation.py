@@ -57,7 +57,7 @@ class Translation:
     """It, or the text, had to end because it was as long as it may be."""
     words: tuple[str, ...] = ()
     word_scores: tuple[float, ...] = ()
-    """Log-probability of each word, given those before it."""
+    """Log-probability of each word, given those before it, if that was asked for."""
     alignment: Alignment | None = None
     """What each word looked at, if that was asked for."""
     tokens: tuple[int, ...] = ()
@@ -81,6 +81,7 @@ class Translator(Looked):
         penalty: float = 1.0,
         prefixes: Sequence[str] = (),
         align: bool = False,
+        scores: bool = True,
         batch_tokens: int = 2048,
     ) -> list[list[Translation]]:
         """For each text its `n_best` translations, best first. Texts of like length are translated together.
@@ -89,9 +90,10 @@ class Translator(Looked):
             penalty: a translation is worth its log-probability divided by (tokens)^penalty.
             prefixes: for each text, words that its translation must begin with.
             align: also find out what each word looked at.
+            scores: without them, an engine to which they are extra work does not find out how sure it was of a word.
         """
         how = Beam(BEGIN, END, beam, n_best, penalty)
-        return self._write(how, n_best, texts, prefixes, align, batch_tokens // beam)
+        return self._write(how, n_best, texts, prefixes, align, batch_tokens // beam, scores)
 
     def sample(
         self,
@@ -121,6 +123,7 @@ class Translator(Looked):
         prefixes: Sequence[str],
         align: bool,
         batch_tokens: int,
+        scores: bool = True,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
             raise ValueError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
@@ -133,11 +136,22 @@ class Translator(Looked):
             starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
             # a text without end is cut: twice as many tokens as the source has are plenty
             longest = [min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)]
-            found = how.search(self.model, pad(chosen, PAD, after=END).to(self.device), longest, starts)
+            found = self._search(how, chosen, longest, starts, scores)
             for i, source, hypotheses in zip(indices, chosen, found, strict=True):
                 is_cut = len(source) < len(sentences[i])
                 results[i] = [self._translation(source, hypothesis, align, is_cut) for hypothesis in hypotheses]
         return results
+
+    def _search(
+        self,
+        how: Beam | Sampling,
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        starts: Sequence[Sequence[int]],
+        scores: bool,  # noqa: ARG002, they come with the search
+    ) -> list[list[Hypothesis]]:
+        """What is written for each source. Another engine does this in another way."""
+        return how.search(self.model, pad(sources, PAD, after=END).to(self.device), longest, starts)
 
     @property
     def _room(self) -> int:
@@ -159,7 +173,8 @@ class Translator(Looked):
         (text,) = self.target.decode([tokens])
         alignment = align(self._reading(source, tokens)) if aligned else None
         cut = hypothesis.cut or source_is_cut
-        return Translation(text, hypothesis.score, cut, _words(text), tuple(scores), alignment, tokens)
+        words = _words(text), tuple(scores) if hypothesis.token_scores else ()
+        return Translation(text, hypothesis.score, cut, *words, alignment, tokens)
 
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
         """What each word of a given translation looks at in its source."""

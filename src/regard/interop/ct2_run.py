@@ -1,0 +1,232 @@
+"""Models that CTranslate2 runs: they translate and embed as ours do, and are checked against ours.
+
+A search for the best text is CTranslate2's own: with a beam of one it finds what ours finds, with a wider one it stops
+a little earlier. Looking inside is left to torch.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import torch
+from ctranslate2 import StorageView
+from torch import Tensor
+
+from regard.data.batches import pad
+from regard.data.tokenizer import BEGIN, END, Tokenizer
+from regard.data.wordpiece import WordPiece
+from regard.decoding.beam import Beam
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.sampling import Sampling
+from regard.explain.reading import Reading
+from regard.tasks.completion import Completer
+from regard.tasks.encoding import Encoder, Join, pooled
+from regard.tasks.translation import Translator
+
+NEAR, NEAR_IN_8_BITS = 1e-3, 0.1  # log-probability a token: at worst, as float32 rounds, and on average
+ALIKE, ALIKE_IN_8_BITS = 1 - 1e-5, 0.99  # cosine of two vectors, at worst
+SAMPLES, LONGEST = 8, 16  # random texts that an export is checked with, and the tokens of the longest
+
+
+class FastTranslator(Translator):
+    """A translator whose texts CTranslate2 writes.
+
+    Args:
+        model: has our model's shape, and no weights.
+        original: opens our own translator, for what CTranslate2 does not do.
+    """
+
+    def __init__(
+        self, folder: Path, model: Any, source: Tokenizer, target: Tokenizer, original: Callable[[], Translator]
+    ) -> None:
+        self.model, self.source, self.target, self._original = model, source, target, original
+        self._engine = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
+        config = model.config
+        self._names = source.names(config.source_vocab_size or config.vocab_size), target.names(config.vocab_size)
+        self._numbers = {name: number for number, name in enumerate(self._names[1])}
+
+    @property
+    def _room(self) -> int:
+        """Positions that are not turned have a table, which ends."""
+        return super()._room if self.model.config.positions == "rotary" else self.model.config.context - 1
+
+    def _search(
+        self,
+        how: Beam | Sampling,
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        starts: Sequence[Sequence[int]],
+        scores: bool,
+    ) -> list[list[Hypothesis]]:
+        if isinstance(how, Sampling):
+            raise ValueError(
+                "CTranslate2 draws with one seed for all texts, so that none could be drawn again alone; "
+                "for samples, choose --engine torch"
+            )
+        found = self._engine.translate_batch(
+            self._named(0, sources),
+            self._named(1, starts) if any(starts) else None,
+            beam_size=how.width,
+            num_hypotheses=how.n_best,
+            length_penalty=how.penalty,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=max(longest),
+            return_scores=True,
+        )
+        written = [
+            (i, tuple(self._numbers[name] for name in names[: longest[i]]), score)
+            for i, result in enumerate(found)
+            for names, score in zip(result.hypotheses, result.scores, strict=True)
+        ]
+        logs: Sequence[tuple[float, ...]] = [()] * len(written)
+        if scores:
+            logs = self.token_scores([sources[i] for i, _, _ in written], [tokens for _, tokens, _ in written])
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+        for (i, tokens, score), each in zip(written, logs, strict=True):
+            if scores:  # CTranslate2 counts neither a beginning that was given nor an end that was forced
+                score = sum(each) / len(each) ** how.penalty
+            results[i].append(Hypothesis(tokens, each, score, cut=len(tokens) >= longest[i]))
+        return results
+
+    def token_scores(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int = 4096
+    ) -> list[tuple[float, ...]]:
+        """The log-probability of each token of the targets, and of their ends."""
+        found = self._engine.score_batch(
+            self._named(0, sources),
+            self._named(1, targets),
+            max_batch_size=batch_tokens,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        return [tuple(result.log_probs) for result in found]
+
+    def _named(self, side: int, sentences: Sequence[Sequence[int]]) -> list[list[str]]:
+        names = self._names[side]
+        return [[names[token] for token in sentence] for sentence in sentences]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[float]:
+        """The log-probability of each target, given its source."""
+        encoded = self.source.encode(sources), self.target.encode(targets)
+        return [sum(scores) for scores in self.token_scores(*encoded, batch_tokens)]
+
+    def grow(self, text: str) -> Any:
+        """The translation as it grows, by torch."""
+        return self._original().grow(text)
+
+    def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
+        return self._original()._reading(source, target)
+
+
+class FastEncoder(Encoder):
+    """A BERT whose vectors CTranslate2 computes. Arguments as above."""
+
+    def __init__(self, folder: Path, model: Any, tokenizer: WordPiece, original: Callable[[], Encoder]) -> None:
+        self.model, self.tokenizer, self._original = model, tokenizer, original
+        self.device = torch.device("cpu")
+        self._engine = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
+
+    def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], _join: Join) -> Tensor:
+        last = self.model.config.layers
+        if list(layers) != [last]:
+            raise ValueError(f"CTranslate2 gives the vectors of the last layer, {last}, only; got {list(layers)}")
+        lengths_B = (tokens_BT != self.tokenizer.pad).sum(1)
+        tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (tokens_BT, lengths_B))
+        found = self._engine.forward_batch(tokens, lengths, segments_BT.tolist())
+        return torch.from_numpy(np.array(found.last_hidden_state))
+
+    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on a text, by torch."""
+        return self._original().reading(text, said)
+
+
+# checks
+
+
+def check(folder: Path, ours: Any, quantize: str | None) -> str:
+    """Compares an export with the model that it was made from; gives what was found, or raises `ValueError`."""
+    generator = torch.Generator().manual_seed(1)
+
+    def texts(first: int, last: int, longest: int) -> list[list[int]]:
+        lengths = torch.linspace(1, min(longest, LONGEST), SAMPLES).int().tolist()
+        return [torch.randint(first, last, (length,), generator=generator).tolist() for length in lengths]
+
+    if isinstance(ours, Translator):
+        return _check_translator(folder, ours, quantize, texts)
+    if isinstance(ours, Completer):
+        return _check_completer(folder, ours, quantize, texts)
+    return _check_encoder(folder, ours, quantize, texts)
+
+
+def _check_translator(folder: Path, ours: Translator, quantize: str | None, texts: Callable[..., Any]) -> str:
+    config = ours.model.config
+    fast = FastTranslator(folder, ours.model, ours.source, ours.target, lambda: ours)
+    sources = texts(END + 1, config.source_vocab_size or config.vocab_size, fast._room)
+    longest = [min(2 * len(source) + 20, fast._room) for source in sources]
+    asked: Any = Beam(BEGIN, END, width=1), sources, longest, [()] * len(sources)
+    mine = [found for (found,) in ours._search(*asked, scores=True)]
+    theirs = [found.tokens for (found,) in fast._search(*asked, scores=False)]
+    logs = fast.token_scores(sources, [found.tokens for found in mine])
+    return _verdict(quantize, [found.tokens for found in mine] == theirs, [found.token_scores for found in mine], logs)
+
+
+def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts: Callable[..., Any]) -> str:
+    names = ours.tokenizer.names(ours.tokenizer.vocab_size)
+    engine = ctranslate2.Generator(str(folder), intra_threads=torch.get_num_threads())
+    prompts = texts(0, ours.tokenizer.vocab_size, ours.model.limit // 2)
+    tokens = min(LONGEST, ours.model.limit // 2)
+    mine = [ours._best(prompt, tokens)[0] for prompt in prompts]
+    said = [[token for token in found.tokens if token != ours._end] for found in mine]
+    found = engine.generate_batch(
+        [[names[token] for token in prompt] for prompt in prompts],
+        max_batch_size=1,  # or else what the longer prompts have more than the shortest would count as written
+        max_length=tokens,
+        include_prompt_in_result=False,
+    )
+    read = [[names[token] for token in (*prompt, *rest)] for prompt, rest in zip(prompts, said, strict=True)]
+    logs = [
+        result.log_probs[len(prompt) - 1 :]
+        for prompt, result in zip(prompts, engine.score_batch(read, max_input_length=0), strict=True)
+    ]
+    scores = [completion.token_scores[: len(rest)] for completion, rest in zip(mine, said, strict=True)]
+    return _verdict(quantize, said == [result.sequences_ids[0] for result in found], scores, logs)
+
+
+def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: Sequence[Any]) -> str:
+    """What comes of the log-probabilities of the tokens that our model wrote, and of whether both wrote the same."""
+    pairs = [pair for some in zip(mine, theirs, strict=True) for pair in zip(*some, strict=True)]
+    differences = torch.tensor([one - other for one, other in pairs])
+    if quantize is None and not is_same:
+        raise ValueError("CTranslate2 writes other tokens than the model itself; the export is refused")
+    found, bound = (differences.abs().max(), NEAR) if quantize is None else (differences.mean().abs(), NEAR_IN_8_BITS)
+    if not found <= bound:
+        raise ValueError(
+            f"under CTranslate2, the log-probability a token is off by {found:.2g}, more than {bound}; "
+            f"the export is refused"
+        )
+    return f"{'same tokens, ' if quantize is None else ''}log-probability a token within {found:.2g}"
+
+
+@torch.no_grad()
+def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Callable[..., Any]) -> str:
+    config, of = ours.model.config, ours.tokenizer
+    fast = FastEncoder(folder, ours.model, of, lambda: ours)
+    # a text has no padding in its midst
+    read = [[token if token != of.pad else of.unknown for token in text] for text in texts(0, config.vocab_size, config.context - 2)]
+    tokens_BT = pad([[of.begin, *text, of.end] for text in read], of.pad)
+    segments_BT = torch.arange(tokens_BT.size(1)).expand_as(tokens_BT) % config.segments
+    mine_BD, theirs_BD = (
+        pooled(model._vectors(tokens_BT, segments_BT, [config.layers], "mean"), tokens_BT == of.pad, "mean")
+        for model in (ours, fast)
+    )
+    worst = torch.nn.functional.cosine_similarity(mine_BD, theirs_BD).min().item()
+    bound = ALIKE if quantize is None else ALIKE_IN_8_BITS
+    if not worst >= bound:
+        raise ValueError(
+            f"CTranslate2's vectors have a cosine of {worst:.5f} with the model's own, less than {bound}; "
+            f"the export is refused"
+        )
+    return f"cosine at least {worst:.5f}"

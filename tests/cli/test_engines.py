@@ -1,0 +1,101 @@
+"""`--engine ct2` beside `--engine torch`: the same flags, the same format; and `convert` to other engines."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from regard import library
+from regard.cli.main import app
+from regard.models.bert import BertConfig, ClassificationHead
+from texts import TEXTS, TOKENIZER
+
+pytest.importorskip("ctranslate2")
+SENTENCES = ["We are eating bread.", "where is the station", "", "The red house is big. The child is sleeping."]
+
+
+def run(*arguments: object, stdin: str | None = None) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    torch.manual_seed(1)
+    head = ClassificationHead(labels=("bad", "good"))
+    # as it is before training, which 8 bits do little to
+    fresh = BertConfig(vocab_size=TOKENIZER.vocab_size, width=64, heads=2, ff_width=128, layers=1, head=head).build()
+    library.save(folder, fresh.config, library.tensors(fresh), (TOKENIZER,), "")
+    return folder
+
+
+@pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--align"], ["--penalty", 0.6]])
+def test_the_bundled_model_translates_alike_with_both_engines(flags) -> None:
+    one, other = (run("translate", *flags, "--engine", engine, *SENTENCES) for engine in ("torch", "ct2"))
+    assert one == other
+    assert len(one.splitlines()) == len(SENTENCES)
+
+
+def test_a_prefix_is_what_a_translation_begins_with() -> None:
+    out = run("translate", "--engine", "ct2", "--prefix", "Una casa", "A red house. The child is sleeping.")
+    assert out == "Una casa roja. El niño está durmiendo.\n"
+    assert out == run("translate", "--prefix", "Una casa", "A red house. The child is sleeping.")
+
+
+def test_json_has_the_same_keys_and_scores_that_are_near() -> None:
+    flags = ["--json", "--n-best", 2, "--align", *SENTENCES]
+    for lines in zip(*(run("translate", "--engine", e, *flags).splitlines() for e in ("torch", "ct2")), strict=True):
+        one, other = (json.loads(line) for line in lines)
+        assert one.keys() == other.keys()
+        for mine, fast in zip(one["sentences"], other["sentences"], strict=True):
+            assert [each.keys() for each in mine["translations"]] == [each.keys() for each in fast["translations"]]
+            best, found = mine["translations"][0], fast["translations"][0]
+            assert found["text"] == best["text"]
+            assert found["score"] == pytest.approx(best["score"], abs=0.05)  # 8 bits
+            assert [word["text"] for word in found["words"]] == [word["text"] for word in best["words"]]
+            assert [word.keys() for word in found["words"]] == [word.keys() for word in best["words"]]
+
+
+def test_the_engines_own_scores_are_those_that_are_put_together_from_tokens() -> None:
+    fast = library.load_fast("en-es")
+    for penalty in (0.0, 1.0, 2.0):
+        found = [
+            fast.translate(SENTENCES[:2], beam=4, n_best=3, penalty=penalty, scores=scores) for scores in (True, False)
+        ]
+        for told, quick in zip(*found, strict=True):
+            assert [each.tokens for each in told] == [each.tokens for each in quick]
+            # in 8 bits, a token's numbers depend a little on those that are computed with it
+            assert [each.score for each in told] == pytest.approx([each.score for each in quick], rel=0.1)
+
+
+def test_vectors_have_the_same_format_and_direction_with_both_engines(model: Path, tmp_path: Path) -> None:
+    for engine in ("torch", "ct2"):
+        out = run("embed", "-m", model, "-o", tmp_path / f"{engine}.npy", "--engine", engine, stdin="\n".join(TEXTS))
+        assert out == f"{tmp_path / engine}.npy: {len(TEXTS)} vectors of width 64\n"
+    one, other = (np.load(tmp_path / f"{engine}.npy") for engine in ("torch", "ct2"))
+    assert one.dtype == other.dtype
+    cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
+    assert cosines.min() >= 0.99
+    with pytest.raises(ValueError, match="CTranslate2 gives the vectors of the last layer"):
+        run("embed", "-m", model, "--layers", "0", "--engine", "ct2", stdin="bread\n")
+
+
+def test_convert_says_what_the_check_found(model: Path, tmp_path: Path) -> None:
+    out = run("convert", model, f"ct2:{tmp_path / 'fast'}", "--quantize", "int8")
+    assert out.startswith(f"ct2:{tmp_path / 'fast'}: converted from {model}; checked: cosine at least 0.99")
+    vectors = run("embed", "-m", f"ct2:{tmp_path / 'fast'}", stdin="bread\n")
+    assert vectors == run("embed", "-m", model, "--engine", "ct2", stdin="bread\n")
+    with pytest.raises(ValueError, match="with a head for none, which does not classify"):
+        run("classify", "-m", f"ct2:{tmp_path / 'fast'}", "bread")
+
+
+def test_a_model_that_does_something_else_is_named(model: Path) -> None:
+    with pytest.raises(ValueError, match="is a model of kind 'bert' with a head for none, which does not translate"):
+        run("translate", "-m", model, "--engine", "ct2", "bread")

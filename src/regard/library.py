@@ -17,6 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from regard import folders
 from regard.blocks.embedding import TokenEmbedding
 from regard.config import Config, parse
 from regard.data.corpus import file_hash
@@ -24,7 +25,6 @@ from regard.data.gpt import TextTokenizer
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
-from regard import folders
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
 from regard.models.bert import BertConfig, NoHead, PretrainingHead
@@ -197,7 +197,7 @@ def read(name: str) -> Contents:
         return _read_hugging_face(Path(name.removeprefix(HUGGING_FACE)))
     folder = find(name)
     if (folder / EXPORTED).exists():
-        raise ValueError(f"{folder} is an export, not a model of ours; translate and embed open {CT2}{folder}")
+        raise ValueError(f"{folder} is an export; where CTranslate2 is to run it, it is {CT2}{folder}")
     verify(folder)
     path = folder / "config.json"
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
@@ -308,7 +308,9 @@ def load_fast(name: str) -> Any:
     """Opens a model to be run by CTranslate2 in 8 bits; for that it is converted once, and kept for the next time."""
     if name.startswith(CT2):
         return load(name)
-    key = file_hash(*sorted(path for path in _place(name).iterdir() if path.suffix in (".json", ".safetensors", ".txt")))
+    key = file_hash(
+        *sorted(path for path in _place(name).iterdir() if path.suffix in (".json", ".safetensors", ".txt"))
+    )
     folder = folders.cache() / "ct2" / key
     if not folder.exists():
         convert(name, f"{CT2}{folder}", quantize="int8")
@@ -317,8 +319,8 @@ def load_fast(name: str) -> Any:
 
 def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
     path = folder / EXPORTED
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; {folder} is no export of ours for CTranslate2")
+    if not path.is_file() or not (folder / "model.bin").is_file():
+        raise ValueError(f"{folder} is no export for CTranslate2; make one: regard convert MODEL {CT2}{folder}")
     verify(folder)
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
     if isinstance(config, Gpt2Config):

@@ -74,7 +74,7 @@ def translate(
     if sample:
         write = partial(translator.sample, tries=n_best, align=align, **given)
     else:
-        search = {"beam": beam, "n_best": n_best, "penalty": penalty}
+        search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
         write = partial(translator.translate, **search, align=align, scores=as_json)
     for found in translate_texts(lines, lambda some, prefixes: write(some, prefixes=prefixes), prefix):
         if as_json:

@@ -1,7 +1,7 @@
 """Models that CTranslate2 runs: they translate and embed as ours do, and are checked against ours.
 
-A search for the best text is CTranslate2's own: with a beam of one it finds what ours finds, with a wider one it stops
-a little earlier. Looking inside is left to torch.
+A search for the best text is CTranslate2's own: with a beam of one it finds what ours finds, with a wider one it may
+find another text. Looking inside is left to torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,8 @@ class FastTranslator(Translator):
             num_hypotheses=how.n_best,
             length_penalty=how.penalty,
             max_input_length=0,
-            min_decoding_length=0,
+            # in a wider beam, an end at once would take a place, and its search would part from ours more often
+            min_decoding_length=0 if how.width == 1 else 1,
             max_decoding_length=max(longest),
             return_scores=True,
         )
@@ -166,9 +167,9 @@ def _check_translator(folder: Path, ours: Translator, quantize: str | None, text
     fast = FastTranslator(folder, ours.model, ours.source, ours.target, lambda: ours)
     sources = texts(END + 1, config.source_vocab_size or config.vocab_size, fast._room)
     longest = [min(2 * len(source) + 20, fast._room) for source in sources]
-    asked: Any = Beam(BEGIN, END, width=1), sources, longest, [()] * len(sources)
-    mine = [found for (found,) in ours._search(*asked, scores=True)]
-    theirs = [found.tokens for (found,) in fast._search(*asked, scores=False)]
+    how, starts = Beam(BEGIN, END, width=1), [()] * len(sources)
+    mine = [found for (found,) in ours._search(how, sources, longest, starts, True)]
+    theirs = [found.tokens for (found,) in fast._search(how, sources, longest, starts, False)]
     logs = fast.token_scores(sources, [found.tokens for found in mine])
     return _verdict(quantize, [found.tokens for found in mine] == theirs, [found.token_scores for found in mine], logs)
 
@@ -207,7 +208,8 @@ def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: S
             f"under CTranslate2, the log-probability a token is off by {found:.2g}, more than {bound}; "
             f"the export is refused"
         )
-    return f"{'same tokens, ' if quantize is None else ''}log-probability a token within {found:.2g}"
+    what = "log-probability a token" if quantize else "same tokens, log-probability a token"
+    return f"{what} within {found:.2g} on {SAMPLES} random texts"
 
 
 @torch.no_grad()
@@ -215,8 +217,11 @@ def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Cal
     config, of = ours.model.config, ours.tokenizer
     fast = FastEncoder(folder, ours.model, of, lambda: ours)
     # a text has no padding in its midst
-    read = [[token if token != of.pad else of.unknown for token in text] for text in texts(0, config.vocab_size, config.context - 2)]
-    tokens_BT = pad([[of.begin, *text, of.end] for text in read], of.pad)
+    read = [
+        [of.begin, *(token if token != of.pad else of.unknown for token in text), of.end]
+        for text in texts(0, config.vocab_size, config.context - 2)
+    ]
+    tokens_BT = pad(read, of.pad)
     segments_BT = torch.arange(tokens_BT.size(1)).expand_as(tokens_BT) % config.segments
     mine_BD, theirs_BD = (
         pooled(model._vectors(tokens_BT, segments_BT, [config.layers], "mean"), tokens_BT == of.pad, "mean")
@@ -229,4 +234,4 @@ def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Cal
             f"CTranslate2's vectors have a cosine of {worst:.5f} with the model's own, less than {bound}; "
             f"the export is refused"
         )
-    return f"cosine at least {worst:.5f}"
+    return f"cosine at least {worst:.5f} on {SAMPLES} random texts"

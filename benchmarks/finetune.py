@@ -4,8 +4,8 @@
 
 Both: batches of 32 texts, AdamW, 5e-5 that rises for 50 steps and falls linearly to zero, three epochs, the best of a
 validation after each epoch. Theirs pads each batch to its longest text; ours also puts texts of like length together.
-Results go into runs/finetune/results.jsonl, and what is there is not done again. Minutes are those of processors, summed
-over threads, so that other work on the machine does not count.
+Results go into runs/finetune/results.jsonl, and what is there is not done again. Minutes are those of processors,
+summed over threads, so that other work on the machine does not count.
 """
 
 import argparse

@@ -158,4 +158,5 @@ def _table(positions: nn.Module | None, config: Any) -> Tensor:
 
 
 def _whole(x: Tensor) -> Tensor:
-    return x.detach().float().clone(memory_format=torch.contiguous_format)  # or else it would be our model that is brought into 8 bits, in place
+    # a copy, or else it would be our model that is brought into 8 bits, in place
+    return x.detach().float().clone(memory_format=torch.contiguous_format)

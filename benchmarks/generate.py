@@ -13,12 +13,15 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness import interleave, machine, report
+from regard import library
 from regard.data.gpt import Characters
 from regard.interop import gpt2
 from regard.models.gpt2 import Gpt2Config
@@ -29,14 +32,14 @@ TOKENIZER = Characters.learn("".join(map(chr, range(32, 32 + 50257))))
 MEGABYTE = 2**20
 
 
-def completer() -> Completer:
-    """Ours, with random weights."""
+def make(folder: Path) -> None:
+    """Writes a model of ours with random weights."""
     torch.manual_seed(1)
     model = Gpt2Config.preset("small", vocab_size=50257).build()
     for layer in model.layers:
         for parameter in layer.parameters():
             parameter.data.mul_(2)  # or else it would say one word again and again
-    return Completer(model, TOKENIZER)
+    library.save(folder, model.config, library.tensors(model), (TOKENIZER,), "# Random")
 
 
 def theirs(ours: Completer) -> Any:
@@ -62,9 +65,9 @@ def they_write(model: Any, batch: int) -> list[list[int]]:
     return written[:, read_BT.size(1) :].tolist()
 
 
-def peak(batch: int) -> None:
+def peak(folder: str, batch: int) -> None:
     """Prints the megabytes that writing takes at most beside the weights and the cache."""
-    ours = completer()
+    ours = library.load(folder)
     weights = sum(p.numel() for p in ours.model.parameters()) * 4
     length, config = len(TOKENIZER.encode([PROMPT])[0]) + TOKENS, ours.model.config
     cache = 2 * config.layers * batch * length * config.width * 4
@@ -76,10 +79,18 @@ def peak(batch: int) -> None:
 def main() -> None:
     """Measures and prints tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peak", type=int, help="only the memory of writing a batch of this size")
-    if (batch := parser.parse_args().peak) is not None:
-        return peak(batch)
-    ours = completer()
+    parser.add_argument("--peak", nargs=2, help="only the memory of writing with a model's folder and a batch's size")
+    if (asked := parser.parse_args().peak) is not None:
+        peak(asked[0], int(asked[1]))
+        return
+    with tempfile.TemporaryDirectory() as parent:
+        make(Path(parent) / "model")
+        measure(f"{parent}/model")
+
+
+def measure(folder: str) -> None:
+    """Measures a model of ours beside Hugging Face's with the same weights."""
+    ours = library.load(folder)
     model = theirs(ours)
     print(machine())
     for batch in BATCHES:
@@ -93,10 +104,9 @@ def main() -> None:
             share = reading * TOKENS / statistics.median(seconds["Regard"])
             print(f"\nmemory allows {1 / reading:.0f} tokens a second, of which {share:.0%} are reached")
         memory = subprocess.run(
-            [sys.executable, __file__, "--peak", str(batch)], check=True, capture_output=True, text=True
+            [sys.executable, __file__, "--peak", folder, str(batch)], check=True, capture_output=True, text=True
         )
         print(f"memory: weights + cache + all else = {memory.stdout.strip()}")
-    return None
 
 
 if __name__ == "__main__":

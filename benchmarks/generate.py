@@ -5,11 +5,10 @@
 Both have the same random weights in float32, read the same text, and take the most probable token each time; that they
 write the same is checked. Ours is `Completer.complete`, whose tries make the batch. At batch 1 each weight is read once
 a token, so that the speed of memory is the limit: it is measured as the sum of a tensor of the same size. The peak of
-memory is that of a process that does nothing else.
+memory while it writes is that of a process that does nothing else.
 """
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,6 @@ from regard.models.gpt2 import Gpt2Config
 from regard.tasks.completion import Completer
 
 PROMPT, TOKENS, BATCHES = "The child picked up a small stone.", 64, (1, 8)
-TOKENIZER = Characters.learn("".join(map(chr, range(32, 32 + 50257))))
 MEGABYTE = 2**20
 
 
@@ -39,7 +37,8 @@ def make(folder: Path) -> None:
     for layer in model.layers:
         for parameter in layer.parameters():
             parameter.data.mul_(2)  # or else it would say one word again and again
-    library.save(folder, model.config, library.tensors(model), (TOKENIZER,), "# Random")
+    tokenizer = Characters.learn("".join(map(chr, range(32, 32 + model.config.vocab_size))))
+    library.save(folder, model.config, library.tensors(model), (tokenizer,), "# Random")
 
 
 def theirs(ours: Completer) -> Any:
@@ -58,9 +57,9 @@ def we_write(ours: Completer, batch: int) -> list[list[int]]:
 
 
 @torch.no_grad()
-def they_write(model: Any, batch: int) -> list[list[int]]:
+def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
     """The tokens of each text."""
-    read_BT = torch.tensor(TOKENIZER.encode([PROMPT])).expand(batch, -1)
+    read_BT = torch.tensor(read).expand(batch, -1)
     written = model.generate(read_BT, attention_mask=torch.ones_like(read_BT), max_new_tokens=TOKENS, do_sample=False)
     return written[:, read_BT.size(1) :].tolist()
 
@@ -69,10 +68,12 @@ def peak(folder: str, batch: int) -> None:
     """Prints the megabytes that writing takes at most beside the weights and the cache."""
     ours = library.load(folder)
     weights = sum(p.numel() for p in ours.model.parameters()) * 4
-    length, config = len(TOKENIZER.encode([PROMPT])[0]) + TOKENS, ours.model.config
+    length, config = ours.count(PROMPT) + TOKENS, ours.model.config
     cache = 2 * config.layers * batch * length * config.width * 4
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew, without that of opening the model
     we_write(ours, batch)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    used = int(line.split()[1]) * 1024
     print(f"{weights / MEGABYTE:,.0f} + {cache / MEGABYTE:,.0f} + {(used - weights - cache) / MEGABYTE:,.0f} MB")
 
 
@@ -91,11 +92,11 @@ def main() -> None:
 def measure(folder: str) -> None:
     """Measures a model of ours beside Hugging Face's with the same weights."""
     ours = library.load(folder)
-    model = theirs(ours)
+    model, (read,) = theirs(ours), ours.tokenizer.encode([PROMPT])
     print(machine())
     for batch in BATCHES:
-        assert we_write(ours, batch) == they_write(model, batch), "the two do not write the same"
-        contenders = {"Regard": partial(we_write, ours, batch), "Hugging Face": partial(they_write, model, batch)}
+        assert we_write(ours, batch) == they_write(model, read, batch), "the two do not write the same"
+        contenders = {"Regard": partial(we_write, ours, batch), "Hugging Face": partial(they_write, model, read, batch)}
         seconds = interleave(contenders)
         print(f"\nbatch {batch}\n\n{report(seconds, batch * TOKENS, 'tokens')}")
         if batch == 1:

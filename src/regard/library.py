@@ -344,10 +344,14 @@ def _opened(contents: Contents, name: str) -> Any:
 
 
 def _lay_out(model: nn.Module) -> None:
-    """Stores matrices column by column, which is faster to multiply with the few rows of a step of decoding."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear | TokenEmbedding):
-            module.weight.data = module.weight.data.t().contiguous().t()
+    """Stores matrices that make vectors longer column by column, which is faster in decoding, with few vectors.
+
+    All else is copied as it is, so that nothing holds on to the file that it was read from.
+    """
+    matrices = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear | TokenEmbedding)}
+    for tensor in (*model.parameters(), *model.buffers()):
+        is_long = id(tensor) in matrices and tensor.size(0) > tensor.size(1)
+        tensor.data = tensor.data.t().contiguous().t() if is_long else tensor.data.clone()
 
 
 def load_as(

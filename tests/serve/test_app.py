@@ -66,7 +66,9 @@ def test_answers_are_those_of_the_explorer(client, explorer) -> None:
 
 def test_a_translation_grows_line_by_line(client, explorer) -> None:
     response = client.post("/api/grow", json={"text": "the child"})
-    assert [json.loads(line) for line in response.text.splitlines()] == list(explorer.grow("the child"))
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert lines == json.loads(json.dumps(list(explorer.grow("the child"))))
+    assert lines
 
 
 @pytest.mark.parametrize(

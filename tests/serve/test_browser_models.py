@@ -70,6 +70,17 @@ def test_a_text_goes_on_from_another_token(page, bard) -> None:
     expect(box).to_have_value("ROMEO:")
 
 
+def test_what_a_token_looks_at_is_shown_while_it_writes(page, bard) -> None:
+    page.route("**/api/read", lambda _route: None)  # the answer never comes, so that what was written stays
+    page.goto(bard)
+    lines = page.locator("section", has_text="What it writes").locator("p.words")
+    words = lines.first.locator(".word")
+    expect(words).to_have_count(len("ROMEO:") + 20 - 1)
+    expect(lines.last).to_have_text(re.compile(r"^.{20}$", re.DOTALL))
+    weights = words.evaluate_all("words => words.map((word) => +word.style.getPropertyValue('--weight'))")
+    assert sum(weights) == pytest.approx(1, abs=1e-3)
+
+
 @pytest.fixture(scope="module")
 def pairs() -> Iterator[str]:
     yield from serving(Explorer(completer("pairs"), "pairs", "Oé!"))

@@ -8,6 +8,7 @@ from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
 from regard.data.tokenizer import Tokenizer
 from regard.explain.importance import head_effects, rollout
+from regard.explain.reading import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -143,9 +144,15 @@ def test_what_may_not_be_seen_is_null() -> None:
 def test_the_translation_grows_token_by_token() -> None:
     explorer = make()
     grown = list(explorer.grow("the child"))
-    assert all(longer.startswith(shorter) for shorter, longer in pairwise(grown))
+    texts = [step["text"] for step in grown]
+    assert all(longer.startswith(shorter) for shorter, longer in pairwise(texts))
     greedy = explorer.subject.translate(["the child"], beam=1)[0][0]
-    assert (grown or [""])[-1] == greedy.text
+    assert (texts or [""])[-1] == greedy.text
+    reading = explorer.subject.reading("the child", greedy.tokens)
+    weights = mean(reading.weights("decoder.layers.*.cross").values())
+    for row, step in zip(weights, grown, strict=False):
+        assert step["seen"] == reading.streams["source"].pieces
+        assert step["weights"] == pytest.approx(row.tolist(), abs=1e-5)
 
 
 def test_only_regard_s_own_source_can_be_read() -> None:

@@ -16,7 +16,7 @@ from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Positions, make_positions
-from regard.explain.reading import Reading, Stream
+from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import View
 from regard.serve.explorer import Explorer, Numbers
 
@@ -73,7 +73,7 @@ class Reader:
     def alternatives(self, _text: str, _count: int) -> list:
         return []
 
-    def grow(self, _text: str) -> Iterator[str]:
+    def grow(self, _text: str) -> Iterator[Grown]:
         return iter(())
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.attend import Attend
+from regard.blocks.linear import Linear
 from regard.blocks.positions import Rotary
 from regard.blocks.shapes import expect, expect_one_of
 
@@ -110,10 +111,10 @@ class MultiHeadAttention(nn.Module):
         expect_one_of("score", score, get_args(Score))
         memory_width = width if memory_width is None else memory_width
         self.width, self.memory_width, self.heads = width, memory_width, heads
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(memory_width, width, bias=bias)
-        self.value = nn.Linear(memory_width, width, bias=bias)
-        self.out = nn.Linear(width, width if out_width is None else out_width, bias=bias)
+        self.query = Linear(width, width, bias=bias)
+        self.key = Linear(memory_width, width, bias=bias)
+        self.value = Linear(memory_width, width, bias=bias)
+        self.out = Linear(width, width if out_width is None else out_width, bias=bias)
         self.rotary = rotary
         self.scale = 1.0 if score == "dot" else (width // heads) ** -0.5
         self.attend = Attend()

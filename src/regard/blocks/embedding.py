@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.blocks.initial import normal_
+from regard.blocks.linear import linear
 from regard.blocks.shapes import expect
 
 
@@ -19,7 +21,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.vocab_size, self.width = vocab_size, width
         self.scale = width**0.5 if scaled else 1.0
-        self.weight = nn.Parameter(torch.randn(vocab_size, width) * width**-0.5)
+        self.weight = nn.Parameter(normal_(torch.empty(vocab_size, width), std=width**-0.5))
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """The vector of each token."""
@@ -38,7 +40,7 @@ class TokenEmbedding(nn.Module):
     def logits(self, x_BTD: Tensor) -> Tensor:
         """The score of every token of the vocabulary at each position."""
         expect("x", x_BTD, "batch", "length", self.width)
-        return F.linear(x_BTD, self.weight)
+        return linear(x_BTD, self.weight)
 
 
 def make_embeddings(

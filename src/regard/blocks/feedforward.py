@@ -7,6 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.blocks.linear import Linear
 from regard.blocks.shapes import expect, expect_one_of
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
@@ -25,8 +26,8 @@ class FeedForward(nn.Module):
         super().__init__()
         expect_one_of("activation", activation, ACTIVATIONS)
         self.width = width
-        self.inner = nn.Linear(width, ff_width)
-        self.outer = nn.Linear(ff_width, width)
+        self.inner = Linear(width, ff_width)
+        self.outer = Linear(ff_width, width)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, x_BTD: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from regard.blocks.initial import normal_
 from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 Kind = Literal["sinusoidal", "sinusoidal_split", "fourier", "learned", "rotary", "none"]
@@ -59,7 +60,7 @@ class Learned(nn.Module):
     def __init__(self, width: int, context: int) -> None:
         super().__init__()
         self.context = context
-        self.weight = nn.Parameter(torch.randn(context, width) * 0.02)
+        self.weight = nn.Parameter(normal_(torch.empty(context, width), std=0.02))
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """e_t for the positions of x, of which the first is `start`."""

@@ -131,7 +131,7 @@ class Sampling:
                 token = forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ())
                 if token is not None:
                     tokens_B[i] = token
-            scores = logits_BV.log_softmax(-1).gather(1, tokens_B[:, None])[:, 0].tolist()
+            scores = (logits_BV.gather(1, tokens_B[:, None])[:, 0] - logits_BV.logsumexp(1)).tolist()
             count, rows = len(active), []
             for i, (row, token, score) in enumerate(zip(active, tokens_B.tolist(), scores, strict=True)):
                 yield Drawn(*row, token, score)

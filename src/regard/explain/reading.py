@@ -118,6 +118,15 @@ class Reading:
         return result
 
 
+@dataclass(frozen=True)
+class Grown:
+    """A text that is being written, as far as it is."""
+
+    text: str
+    seen: tuple[str, ...]
+    """The tokens that its last one could look at, as they look: of what is translated, or of the text before it."""
+
+
 class Saying(Protocol):
     """Something that a model may say."""
 
@@ -157,7 +166,7 @@ class Subject(Protocol):
         """What the model would say, best first; nothing, if it is not one to say things."""
         ...
 
-    def grow(self, text: str) -> Iterator[str]:
+    def grow(self, text: str) -> Iterator[Grown]:
         """What the model says, longer with every token."""
         ...
 

@@ -20,6 +20,7 @@ from regard.blocks import masks
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import ACTIVATIONS, Activation
+from regard.blocks.initial import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
@@ -227,6 +228,6 @@ def _head(config: BertConfig) -> nn.Module | None:
 def _initialise(module: nn.Module) -> None:
     """Small normal weights and no bias, as in the paper's own code."""
     if isinstance(module, nn.Linear | TokenEmbedding | Learned):
-        nn.init.normal_(module.weight, std=0.02)
+        normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)

@@ -20,6 +20,7 @@ from regard.blocks.attention import Cache
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import Activation
+from regard.blocks.initial import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
@@ -108,14 +109,14 @@ class Gpt2(nn.Module):
         """Small normal weights and no bias, as in the authors' code."""
         for module in self.modules():
             if isinstance(module, nn.Linear | TokenEmbedding):
-                nn.init.normal_(module.weight, std=0.02)
+                normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
             if isinstance(module, Learned):
-                nn.init.normal_(module.weight, std=0.01)
+                normal_(module.weight, std=0.01)
         for layer in cast(Sequence[EncoderLayer], self.layers):
             for last in (layer.attention.out, layer.feedforward.outer):
-                nn.init.normal_(last.weight, std=0.02 * (2 * self.config.layers) ** -0.5)
+                normal_(last.weight, std=0.02 * (2 * self.config.layers) ** -0.5)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """Logits for the token after each token, given the tokens up to it."""

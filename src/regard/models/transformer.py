@@ -18,6 +18,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.feedforward import Activation
 from regard.blocks.layers import DecoderLayer, EncoderLayer
+from regard.blocks.linear import Linear
 from regard.blocks.norms import NormKind, Placement, make_norm
 from regard.blocks.positions import Kind, Merge, Positions, make_positions
 from regard.config import Config, Natural, Positive, Problem, Rate
@@ -132,7 +133,7 @@ class Transformer(nn.Module):
         )
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.output = None if config.tied else nn.Linear(config.width, config.vocab_size, bias=False)
+        self.output = None if config.tied else Linear(config.width, config.vocab_size, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and "embedding" not in name and "positions" not in name:

@@ -15,9 +15,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
-from regard.blocks.capture import intervene, position_modules
+from regard.blocks.capture import capture, intervene, position_modules
 from regard.explain import importance, positions, walk
-from regard.explain.reading import Reading, Stream, Subject, looks
+from regard.explain.reading import Grown, Reading, Stream, Subject, looks, mean
 from regard.explain.view import View
 from regard.models.interface import Autoregressive
 
@@ -265,10 +265,21 @@ class Explorer:
             raise ValueError("no such file is part of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
-    def grow(self, text: str) -> Iterator[str]:
-        """What the model says about a text, longer with every token."""
+    def grow(self, text: str) -> Iterator[dict[str, Any]]:
+        """What the model says about a text, longer with every token, and what that token looked at."""
         _check(self.subject.count(text))
-        return self.subject.grow(text)
+        return self._grow(self.subject.grow(text))
+
+    def _grow(self, growing: Iterator[Grown]) -> Iterator[dict[str, Any]]:
+        known = looks(self.subject.model)
+        paths = [look.path for look in known if look.asks != look.answers] or [look.path for look in known]
+        while True:
+            with capture(self.subject.model, paths) as maps:  # not for longer: other questions come between two tokens
+                grown = next(growing, None)
+            if grown is None:
+                return
+            weights = mean(maps[path][0, :, -1:] for path in maps)[0] if paths else torch.zeros(len(grown.seen))
+            yield {**asdict(grown), "weights": _rounded(weights)}
 
     def _reading(self, question: Text) -> Reading:
         _check(self.subject.count(question.text))

@@ -4,7 +4,6 @@ import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import torch
@@ -14,9 +13,9 @@ from regard.data.gpt import TextTokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.bounded import Bounded
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.sampling import Sampling
+from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
-from regard.explain.reading import Reading, Stream
+from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
 from regard.models.interface import Autoregressive
 
@@ -229,9 +228,19 @@ class Completer(Looked):
         read = self._read(text)
         return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
 
-    def grow(self, text: str) -> Iterator[str]:
+    def grow(self, text: str) -> Iterator[Grown]:
         """What the model goes on with, longer with every token, of which each is the most probable."""
-        return accumulate(self.stream(text, tokens=self._room(self._read(text)), temperature=0.0))
+        read = self._read(text)
+        how = Sampling(read[-1], self._end, temperature=0.0)
+        return self._grown(read, how.draw(*self._asked(read, self._room(read), "error")))
+
+    def _grown(self, read: Sequence[int], draws: Iterator[Drawn]) -> Iterator[Grown]:
+        tokens = list(read)
+        for drawn in draws:
+            if drawn.token != self._end:
+                seen = tuple(self.tokenizer.pieces(tokens))
+                tokens.append(drawn.token)
+                yield Grown(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
 
     def _room(self, read: Sequence[int]) -> int:
         """How many tokens to go on with when it is looked at."""

@@ -10,7 +10,7 @@ from regard.data import sequences
 from regard.data.batches import in_batches
 from regard.data.sequences import Encoded
 from regard.data.wordpiece import END, WordPiece
-from regard.explain.reading import Reading, Saying, Stream
+from regard.explain.reading import Grown, Reading, Saying, Stream
 from regard.explain.view import Looked
 
 Join = Literal["mean", "sum", "concatenate"]
@@ -109,7 +109,7 @@ class Encoder(Looked):
         """It writes no text of its own."""
         return ()
 
-    def grow(self, _text: str) -> Iterator[str]:
+    def grow(self, _text: str) -> Iterator[Grown]:
         """Nor does it write word by word."""
         return iter(())
 

@@ -16,7 +16,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.explain.alignment import Alignment, align
-from regard.explain.reading import Reading, Stream
+from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
 from regard.models.interface import Autoregressive
 
@@ -200,18 +200,19 @@ class Translator(Looked):
         return self._reading(source, target)
 
     @torch.no_grad()
-    def grow(self, text: str) -> Iterator[str]:
+    def grow(self, text: str) -> Iterator[Grown]:
         """The most probable next token, one after the other: the translation as it grows."""
         source = self._fitting(self.source.encode([text])[0])
         if not source:
             return
         state, tokens = self.model.start(pad([source], PAD, after=END).to(self.device)), [BEGIN]
+        seen = tuple(self.source.pieces([*source, END]))
         for _ in range(min(2 * len(source) + 20, self._room)):
             logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
             tokens.append(int(logits_BV.argmax()))
             if tokens[-1] == END:
                 break
-            yield self.target.decode([tokens])[0]
+            yield Grown(self.target.decode([tokens])[0], seen)
 
     def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
         read, written, said = [*source, END], [BEGIN, *target], [*target, END]

@@ -22,7 +22,7 @@ export function ask(verb, args = {}) {
   return kept.get(key);
 }
 
-/** Calls back with each text that comes while the output grows, as long as the answer is true. */
+/** Calls back with the output as it grows and what its last token looked at, as long as the answer is true. */
 export async function grow(text, show) {
   if (isSaved) return;
   const response = await post("grow", { text });

@@ -8,10 +8,15 @@ let grown = null;
 export async function draw({ model, state, go, question, isCurrent }) {
   if (question.target === undefined && question.text && question.text !== grown) {
     grown = question.text;
-    const line = element("p", { class: "words", "aria-hidden": "true" });
-    const growing = (text) => {
+    const [looked, line] = [1, 2].map(() => element("p", { class: "words", "aria-hidden": "true" }));
+    const growing = ({ text, seen, weights }) => {
       if (!isCurrent()) return false;
-      if (!line.isConnected) document.getElementById("main").replaceChildren(section("What it writes", line));
+      if (!line.isConnected) document.getElementById("main").replaceChildren(section("What it writes, and what the last token looked at", looked, line));
+      looked.replaceChildren(...spaced(seen.map((piece, i) => {
+        const word = element("span", { class: "word" }, label(piece));
+        word.style.setProperty("--weight", weights[i]);
+        return word;
+      })));
       line.textContent = text;
       return true;
     };

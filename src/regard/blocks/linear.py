@@ -28,7 +28,7 @@ def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None = None) -> Tensor
         return F.linear(x, weight_ED, bias_E)
     x_ND = x.reshape(vectors, -1)
     each = weight_ED.size(0) // threads
-    parts_PED = weight_ED[: threads * each].view(threads, each, -1)
+    parts_PED = weight_ED[: threads * each].view(threads, each, weight_ED.size(1))
     y_NE = torch.bmm(x_ND.expand(threads, -1, -1), parts_PED.mT).transpose(0, 1).flatten(1)
     if (rest_ED := weight_ED[threads * each :]).numel():
         y_NE = torch.cat((y_NE, F.linear(x_ND, rest_ED)), dim=1)

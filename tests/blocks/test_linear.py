@@ -8,13 +8,7 @@ from helpers import assert_same
 from regard.blocks import linear as module
 from regard.blocks.linear import Linear, linear
 
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("threads_as_before")
 
 
 @given(st.integers(1, 9), st.integers(1, 5), st.integers(2, 9), st.booleans(), st.booleans(), st.integers(2, 3))
@@ -30,6 +24,7 @@ def test_sharing_a_product_among_threads_changes_nothing(vectors, width, out, by
 
 
 def test_large_matrices_are_shared_and_only_then(monkeypatch) -> None:
+    torch.set_num_threads(2)
     layer, shared = Linear(512, 512), []
     bmm = torch.bmm
     monkeypatch.setattr(torch, "bmm", lambda *args: shared.append(1) or bmm(*args))

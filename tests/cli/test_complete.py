@@ -1,9 +1,11 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import commands
 import regard
 from completers import TOKENIZERS, gpt2
 from regard import library
@@ -18,12 +20,7 @@ def model(request, tmp_path_factory) -> Path:
     return folder
 
 
-def run(*arguments: object, stdin: str | None = None) -> str:
-    result = CliRunner().invoke(app, ["complete", *map(str, arguments)], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+run = partial(commands.run, "complete")
 
 
 def test_a_text_goes_on(model: Path) -> None:

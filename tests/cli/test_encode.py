@@ -9,6 +9,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import regard
+from commands import run
 from helpers import randomise
 from regard import library
 from regard.cli.main import app
@@ -36,14 +37,6 @@ def models(tmp_path_factory) -> Path:
     tagger = randomise(TaggerConfig(sizes=words.sizes, labels=("NOUN", "VERB"), width=8).build()).float()
     library.save(folder / "tagger", tagger.config, library.tensors(tagger), (words,), "")
     return folder
-
-
-def run(*arguments: object, stdin: str | None = None) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_texts_are_classified(models: Path) -> None:

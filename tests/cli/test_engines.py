@@ -6,23 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from commands import run
 from regard import library
-from regard.cli.main import app
 from regard.models.bert import BertConfig, ClassificationHead
 from texts import TEXTS, TOKENIZER
 
 pytest.importorskip("ctranslate2")
 SENTENCES = ["We are eating bread.", "where is the station", "", "The red house is big. The child is sleeping."]
-
-
-def run(*arguments: object, stdin: str | None = None) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

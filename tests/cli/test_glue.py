@@ -5,24 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import regard
+from commands import run
 from regard import library
-from regard.cli.main import app
 from regard.models.bert import NoHead
 from texts import TEXTS, TOKENIZER, bert
 
 ENTAILMENT = ("entailment", "neutral", "contradiction")
 SIMILAR = [("good food", "bad food", "1.5"), ("a small child", "the child", "4.000"), ("dog", "bread", "0.25")]
-
-
-def run(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def written(path: Path, header: str, *rows: str) -> Path:

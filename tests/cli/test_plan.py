@@ -6,23 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from regard.cli.main import app
+from commands import run
 from runs import SMALL
 
-
-@pytest.fixture(autouse=True)
-def _threads_as_before() -> None:
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+pytestmark = pytest.mark.usefixtures("threads_as_before")
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def _norm(spec: Any, norm: Any) -> None:
 def _table(positions: nn.Module | None, config: Any) -> Tensor:
     """What is added to the vectors at each position, which is nothing where there are no positions."""
     nothing_1TD = torch.zeros(1, config.context, config.width)
-    return _whole(nothing_1TD if positions is None else positions(nothing_1TD))[0].contiguous()
+    return _whole(nothing_1TD if positions is None else positions(nothing_1TD))[0]
 
 
 def _whole(x: Tensor) -> Tensor:

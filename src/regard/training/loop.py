@@ -7,7 +7,7 @@ and `last/`. The same command on a run that was interrupted goes on where it was
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,43 +16,23 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from regard import library
-from regard.config import Config
 from regard.data.batches import Batch, Position
-from regard.data.documents import DocumentsConfig
-from regard.data.labelled import GlueConfig, TableConfig
-from regard.data.sources import DatesConfig, ParallelConfig
-from regard.data.tagged import ConlluConfig
-from regard.data.windows import TextConfig
 from regard.folders import write_tensors
 from regard.recipe import Recipe, TrainConfig
 from regard.training import checkpoint
 from regard.training.claim import claim
-from regard.training.classification import ClassificationTask
 from regard.training.device import Device
 from regard.training.distributed import Group
-from regard.training.language import LanguageTask
 from regard.training.machine import threads
 from regard.training.memory import keep_memory, peak
-from regard.training.meter import Forecast, Meter, forecast
-from regard.training.pretraining import PretrainingTask
+from regard.training.meter import Forecast, Meter, forecast, look_back
 from regard.training.products import limit
 from regard.training.recompute import recompute
-from regard.training.report import Report, Say
+from regard.training.report import Report
 from regard.training.schedule import learning_rate
-from regard.training.tagging import TaggingTask
-from regard.training.task import Tally, Task
-from regard.training.translation import TranslationTask
+from regard.training.task import Tally
+from regard.training.tasks import task_of
 
-TASKS: dict[type[Config], Callable[[Recipe, Say], Task]] = {
-    ParallelConfig: TranslationTask,
-    DatesConfig: TranslationTask,
-    DocumentsConfig: PretrainingTask,
-    GlueConfig: ClassificationTask,
-    TableConfig: ClassificationTask,
-    ConlluConfig: TaggingTask,
-    TextConfig: LanguageTask,
-}
-"""What is trained with data of each kind."""
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
 
@@ -86,7 +66,7 @@ class Training:
         with self.group.one_after_the_other():
             if self.group.is_first:
                 claim(self.run, recipe)
-            self.task = TASKS[type(recipe.data)](recipe, report.say)
+            self.task = task_of(recipe, report.say)
         self.batches = self.task.batches
         # a model that validates, with whatever weights are to be judged
         # one that is too large for a process is judged where there is room
@@ -315,13 +295,9 @@ class Training:
 
     def _look_back(self) -> None:
         """Says what the run took, and how far off the prediction was."""
-        state, memory = self.state, peak(self.device.torch)
-        values = {"minutes": state.seconds / 60, "peak_memory": memory}
-        text = f"took {state.seconds / 60:.1f} min for {state.step:,} steps; peak memory {memory / 1e9:.1f} GB"
-        if state.predicted_steps:
-            whole = Forecast(state.predicted_steps, state.predicted_seconds)
-            values["off"] = whole.off(state.step, state.seconds)
-            text = f"{whole}, {text}; a step took {abs(values['off']):.0%} {'more' if values['off'] > 0 else 'less'}"
+        state = self.state
+        whole = Forecast(state.predicted_steps, state.predicted_seconds) if state.predicted_steps else None
+        values, text = look_back(whole, state.step, state.seconds, peak(self.device.torch))
         self.report.log(step=state.step, **values)
         self.report.say(text)
 

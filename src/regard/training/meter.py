@@ -92,3 +92,13 @@ def forecast(config: TrainConfig, epoch: float, step: float, validation: float, 
     steps = math.ceil(min(budget for budget in budgets if budget))
     validations, checkpoints = math.ceil(steps / config.validate), math.ceil(steps / config.checkpoint)
     return Forecast(steps, steps * step + validations * validation + checkpoints * checkpoint)
+
+
+def look_back(whole: Forecast | None, steps: int, seconds: float, memory: int) -> tuple[dict[str, float], str]:
+    """What a run took, and how far off its prediction was if it had one: for the log, and in words."""
+    values: dict[str, float] = {"minutes": seconds / 60, "peak_memory": memory}
+    text = f"took {seconds / 60:.1f} min for {steps:,} steps; peak memory {memory / 1e9:.1f} GB"
+    if whole is not None:
+        values["off"] = whole.off(steps, seconds)
+        text = f"{whole}, {text}; a step took {abs(values['off']):.0%} {'more' if values['off'] > 0 else 'less'}"
+    return values, text

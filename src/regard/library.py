@@ -19,20 +19,22 @@ from torch import Tensor, nn
 
 from regard import folders
 from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.linear import laid_out
 from regard.config import Config, parse
 from regard.data.corpus import file_hash
 from regard.data.gpt import TextTokenizer
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
+from regard.decoding.lean import join
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
 from regard.models.bert import BertConfig, NoHead, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
-from regard.models.gpt2 import Gpt2Config
+from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
-from regard.models.transformer import TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.classification import Classifier
 from regard.tasks.completion import Completer
 from regard.tasks.encoding import Encoder
@@ -344,14 +346,12 @@ def _opened(contents: Contents, name: str) -> Any:
 
 
 def _lay_out(model: nn.Module) -> None:
-    """Stores matrices that make vectors longer column by column, which is faster in decoding, with few vectors.
-
-    All else is copied as it is, so that nothing holds on to the file that it was read from.
-    """
+    """Stores matrices as decoding reads them. All is copied, so that nothing holds on to the file it was read from."""
     matrices = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear | TokenEmbedding)}
     for tensor in (*model.parameters(), *model.buffers()):
-        is_long = id(tensor) in matrices and tensor.size(0) > tensor.size(1)
-        tensor.data = tensor.data.t().contiguous().t() if is_long else tensor.data.clone()
+        tensor.data = laid_out(tensor.data) if id(tensor) in matrices else tensor.data.clone()
+    if isinstance(model, Transformer | Gpt2):
+        join(model)
 
 
 def load_as(

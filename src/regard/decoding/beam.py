@@ -5,16 +5,44 @@ as a token. One that has ended keeps its place in the beam, so that fewer go on.
 none goes on, or none that does can become better than what has ended; then it leaves the batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.decoding.hypothesis import Hypothesis, forced
 from regard.models.interface import Autoregressive
 
 NEVER = float("-inf")
+BLOCK = 64  # tokens of which the best one is found first
+Candidate = tuple[float, float, int, int]
+"""A way to go on: its total, the token's log-probability, the number of the row in its beam, the token."""
+
+
+class Row(NamedTuple):
+    """A hypothesis that goes on, as its last token and the row that it continues."""
+
+    token: int
+    log: float
+    """The token's log-probability."""
+    total: float
+    """That of all tokens so far; `NEVER` in a row that only keeps the batch in shape."""
+    before: Optional["Row"] = None
+
+    def chain(self) -> Iterator["Row"]:
+        """The rows that it continues, itself first, but for the one that begins."""
+        row = self
+        while row.before is not None:
+            yield row
+            row = row.before
+
+    def ended(self, log: float, score: float, cut: bool) -> Hypothesis:
+        """What it is once an end of this log-probability has come after it."""
+        rows = tuple(self.chain())[::-1]
+        return Hypothesis(tuple(row.token for row in rows), (*(row.log for row in rows), log), score, cut)
 
 
 @dataclass(frozen=True)
@@ -46,64 +74,61 @@ class Beam:
         found: list[list[Hypothesis]] = [[] for _ in longest]
         if not longest:
             return found
-        active = list(range(len(longest)))
-        state = model.start(inputs)
-        device = inputs.device
-        tokens_NWT = torch.full((len(longest), self.width, 1), self.begin, device=device)
-        steps_NWT = torch.zeros(len(longest), self.width, 0, device=device)
+        state, device = model.start(inputs), inputs.device
         # all rows of a sentence are the same at first, so that only one of them counts
-        totals_NW = torch.tensor([0.0] + [NEVER] * (self.width - 1), device=device).repeat(len(longest), 1)
-        everyone = torch.arange(len(longest), device=device)
-        rows = everyone.repeat_interleave(self.width)
+        begin = [Row(self.begin, 0.0, total) for total in [0.0] + [NEVER] * (self.width - 1)]
+        beams = dict.fromkeys(range(len(longest)), begin)
+        index, count = [sentence for sentence in beams for _ in begin], len(beams)
         for length in range(max(longest) + 1):
-            if not torch.equal(rows, everyone):  # else all go on as they are, and need not be copied
-                state = state.reorder(rows)
-                everyone = torch.arange(len(rows), device=device)
-            logits, state = model.step(tokens_NWT[:, :, -1].flatten(), state)
-            logs_NWV = logits.log_softmax(-1).unflatten(0, (len(active), self.width))
-            at_limit = [length >= longest[sentence] for sentence in active]
-            for n, sentence in enumerate(active):
-                _force(logs_NWV[n], forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ()))
-            vocabulary = logs_NWV.size(2)
-            sums = (totals_NW[:, :, None].to(logs_NWV) + logs_NWV).flatten(1)
-            best, index = sums.topk(min(2 * self.width, sums.size(1)), dim=1)
-            parent, token = index // vocabulary, index % vocabulary
-            ends = token == self.end
-            places = [self.width - len(found[sentence]) for sentence in active]
-            for n, rank in (ends & (best > NEVER)).nonzero().tolist():
-                if rank >= places[n]:
-                    continue
-                row = int(parent[n, rank])
-                scores = [*steps_NWT[n, row].tolist(), float(logs_NWV[n, row, self.end])]
-                words = tuple(tokens_NWT[n, row, 1:].tolist())
-                score = float(best[n, rank]) / (length + 1) ** self.penalty
-                found[active[n]].append(Hypothesis(words, tuple(scores), score, at_limit[n]))
-            # of twice as many candidates as the beam is wide, at most one a row has ended
-            order = ends.int().argsort(dim=1, stable=True)[:, : self.width]
-            totals_NW, parent, token = (x.gather(1, order) for x in (best, parent, token))
-            for n, sentence in enumerate(active):
-                totals_NW[n, self.width - len(found[sentence]) :] = NEVER
-            going = [
-                n
-                for n, sentence in enumerate(active)
-                if not at_limit[n] and self._may_improve(found[sentence], float(totals_NW[n, 0]), longest[sentence])
-            ]
+            if index != list(range(count)):  # else all go on as they are, and need not be copied
+                state = state.reorder(torch.tensor(index, device=device))
+            rows = [row for beam in beams.values() for row in beam]
+            logits, state = model.step(torch.tensor([row.token for row in rows], device=device), state)
+            logs_BV = logits.log_softmax(-1)
+            for n, sentence in enumerate(beams):
+                token = forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ())
+                _force(logs_BV[n * self.width : (n + 1) * self.width], token)
+            count, index, going = len(rows), [], {}
+            candidates = self._candidates(logs_BV, [row.total for row in rows])
+            for n, ((sentence, beam), best) in enumerate(zip(beams.items(), candidates, strict=True)):
+                if next_rows := self._next(beam, best, found[sentence], length, longest[sentence]):
+                    index += [n * self.width + parent for parent, _ in next_rows]
+                    going[sentence] = [row for _, row in next_rows]
             if not going:
                 break
-            active = [active[n] for n in going]
-            where = torch.tensor(going, device=device)
-            step = logs_NWV.flatten(1).gather(1, parent * vocabulary + token)
-            row = parent[:, :, None].expand(-1, -1, length + 1)
-            tokens_NWT = torch.cat((tokens_NWT.gather(1, row), token[:, :, None]), dim=2)[where]
-            steps_NWT = torch.cat((steps_NWT.gather(1, row[:, :, :length]), step[:, :, None]), dim=2)[where]
-            totals_NW = totals_NW[where]
-            rows = (parent + torch.arange(len(parent), device=device)[:, None] * self.width)[where].flatten()
+            beams = going
         return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
+
+    def _next(
+        self, beam: Sequence[Row], best: Iterable[Candidate], found: list[Hypothesis], length: int, longest: int
+    ) -> list[tuple[int, Row]]:
+        """The rows that go on, each with the number of the one it continues; what has ended is added to `found`."""
+        rows: list[tuple[int, Row]] = []
+        places, at_limit = self.width - len(found), length >= longest
+        for rank, (total, log, parent, token) in enumerate(best):
+            if total == NEVER:
+                break
+            if token != self.end:
+                rows.append((parent, Row(token, log, total, beam[parent])))
+            elif rank < places:
+                found.append(beam[parent].ended(log, total / (length + 1) ** self.penalty, at_limit))
+        rows = rows[: self.width - len(found)]
+        if at_limit or not rows or not self._may_improve(found, rows[0][1].total, longest):
+            return []
+        return rows + [(0, Row(self.begin, NEVER, NEVER))] * (self.width - len(rows))
+
+    def _candidates(self, logs_BV: Tensor, totals: Sequence[float]) -> Iterator[Iterable[Candidate]]:
+        """For each sentence the best ways to go on, twice as many as the beam is wide: at most one a row has ended."""
+        logs_BK, tokens_BK = few_best(logs_BV, 2 * self.width)
+        each = logs_BK.size(1)
+        totals_BK = logs_BK + torch.tensor(totals, dtype=logs_BK.dtype, device=logs_BK.device)[:, None]
+        totals_NC, logs_NC, tokens_NC = (x_BK.view(-1, self.width * each) for x_BK in (totals_BK, logs_BK, tokens_BK))
+        best_NK, place_NK = totals_NC.topk(min(2 * self.width, self.width * each), dim=1)
+        chosen = best_NK, logs_NC.gather(1, place_NK), place_NK // each, tokens_NC.gather(1, place_NK)
+        return (zip(*lists, strict=True) for lists in zip(*(x_NK.tolist() for x_NK in chosen), strict=True))
 
     def _may_improve(self, found: Sequence[Hypothesis], total: float, longest: int) -> bool:
         """Whether a hypothesis of this log-probability could become one of the best, were the rest of it certain."""
-        if total == NEVER:
-            return False
         best = sorted((hypothesis.score for hypothesis in found), reverse=True)
         return len(best) < self.n_best or total / (longest + 1) ** self.penalty > best[self.n_best - 1]
 
@@ -114,3 +139,19 @@ def _force(logs_WV: Tensor, token: int | None) -> None:
         kept_W = logs_WV[:, token].clone()
         logs_WV.fill_(NEVER)
         logs_WV[:, token] = kept_W
+
+
+def few_best(x_BV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`x.topk(count)`, but faster in a long row: the best are in those blocks whose own best are the best."""
+    length = x_BV.size(1)
+    blocks = length // BLOCK
+    if blocks <= 2 * count:
+        best = x_BV.topk(min(count, length))
+        return best.values, best.indices
+    x_BGK = x_BV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    block_BC = x_BGK.amax(2).topk(count).indices
+    chosen_BCK = x_BGK.gather(1, block_BC[:, :, None].expand(-1, -1, BLOCK))
+    # what is left after the last block comes along, as a block that is not full
+    values_BC, place_BC = torch.cat((chosen_BCK.flatten(1), x_BV[:, blocks * BLOCK :]), dim=1).topk(count)
+    block_BC = F.pad(block_BC, (0, 1), value=blocks)
+    return values_BC, block_BC.gather(1, place_BC // BLOCK) * BLOCK + place_BC % BLOCK

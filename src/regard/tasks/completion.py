@@ -13,6 +13,7 @@ from regard.data.gpt import TextTokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.bounded import Bounded
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.lean import lean
 from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
 from regard.explain.reading import Grown, Reading, Stream
@@ -166,7 +167,7 @@ class Completer(Looked):
             raise ValueError(f"at least one token is to be written, not {tokens}")
         if overflow not in get_args(Overflow):
             raise ValueError(f"overflow is 'error' or 'slide', not {overflow!r}")
-        model, context = self.model, self.model.limit
+        model, context = lean(self.model), self.model.limit
         if self._slides(read, tokens):
             if overflow == "error":
                 raise ValueError(

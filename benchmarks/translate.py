@@ -1,0 +1,132 @@
+"""Translating: Regard beside Hugging Face's `generate` and CTranslate2, the same weights, the same sentences.
+
+    python benchmarks/translate.py
+
+The model is a *small* one (3+3 layers, width 256, vocabulary 8,000) in Marian's shape, converted for the others. Its
+weights are random, and it never comes to an end of its own, so that all write the same number of tokens: 12 are read
+and 44 written. That they write the same is checked. The last row of each table is CTranslate2 in 8 bits as `--engine
+ct2` has it, tokenizer and all, beside CTranslate2 that is called directly with tokens.
+"""
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import torch
+from transformers import MarianMTModel
+
+from harness import interleave, machine, report
+from regard import library
+from regard.data.batches import pad
+from regard.data.tokenizer import END, PAD, Tokenizer
+from regard.models.transformer import TransformerConfig
+from regard.tasks.translation import Translator
+
+READ, WRITTEN = 12, 44  # tokens; ours may write 20 more than twice as many as it reads
+SHAPES = ((64, 4), (1, 4), (1, 1))  # sentences and width of the beam
+
+
+def make(folder: Path) -> None:
+    """Writes a model of ours with random weights that never ends a sentence."""
+    chance = random.Random(1)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 7))) for _ in range(20_000)]
+    tokenizer = Tokenizer.train("bpe", 8000, words)
+    torch.manual_seed(1)
+    config = TransformerConfig.preset(
+        "small", vocab_size=8000, positions="sinusoidal_split", norm_placement="post", output_bias=True
+    )
+    model = config.build()
+    model.target_embedding.weight.data.mul_(3)  # or else it would be sure of nothing
+    assert model.output_bias is not None
+    model.output_bias.data[: END + 1] = -50
+    library.save(folder, config, library.tensors(model), (tokenizer, tokenizer), "# Random")
+
+
+def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
+    """Texts of `READ` tokens."""
+    chance = random.Random(2)
+    found: list[str] = []
+    while len(found) < count:
+        text = tokenizer.decode([chance.choices(range(300, 8000), k=READ)])[0]
+        if len(tokenizer.encode([text])[0]) == READ:
+            found.append(text)
+    return found
+
+
+def we_write(ours: Translator, texts: Sequence[str], beam: int) -> list[tuple[int, ...]]:
+    """The tokens of each translation."""
+    return [found.tokens for (found,) in ours.translate(texts, beam=beam, scores=False)]
+
+
+@torch.no_grad()
+def hugging_face(model: Any, read: Sequence[Sequence[int]], beam: int, n_best: int = 1) -> list[tuple[int, ...]]:
+    """The tokens of each translation, by `generate`."""
+    read_BS = pad(read, PAD, after=END)
+    written = model.generate(
+        read_BS,
+        attention_mask=read_BS != PAD,
+        num_beams=beam,
+        num_return_sequences=n_best,
+        max_length=WRITTEN + 1,
+        bad_words_ids=None,
+    )
+    return [tuple(tokens[1:]) for tokens in written.tolist()]
+
+
+def direct(engine: Any, read: Sequence[Sequence[str]], beam: int) -> list[list[str]]:
+    """The names of the tokens of each translation, by CTranslate2 itself."""
+    found = engine.translate_batch(read, beam_size=beam, max_decoding_length=WRITTEN)
+    return [result.hypotheses[0] for result in found]
+
+
+def measure(parent: str, count: int, beam: int) -> None:
+    """Prints a table for so many sentences at a time."""
+    ours, fast = library.load(f"{parent}/model"), library.load(f"ct2:{parent}/int8")
+    texts = sentences(ours.source, count)
+    read = ours.source.encode(texts)
+    names = ours.source.names(ours.model.config.vocab_size)
+    named = [[names[token] for token in tokens] for tokens in read]
+    model = MarianMTModel.from_pretrained(f"{parent}/hf").eval()
+    engines = {
+        kind: ctranslate2.Translator(f"{parent}/{kind}", intra_threads=torch.get_num_threads())
+        for kind in ("float32", "int8")
+    }
+    # which of the beam is best may differ: ours counts the end that is forced in the end, theirs does not
+    mine, theirs = we_write(ours, texts, beam), hugging_face(model, read, beam, n_best=beam)
+    assert {len(tokens) for tokens in (*mine, *theirs)} == {WRITTEN}
+    same = sum(tokens in theirs[n * beam : (n + 1) * beam] for n, tokens in enumerate(mine))
+    print(f"\n{count} sentences, beam of {beam}; what Regard writes is in Hugging Face's beam for {same}\n")
+    assert same >= 0.9 * count, "the two do not write the same"
+    groups: list[dict[str, Callable[[], object]]] = [
+        {
+            "Regard": partial(we_write, ours, texts, beam),
+            "Hugging Face": partial(hugging_face, model, read, beam),
+            "CTranslate2, float32": partial(direct, engines["float32"], named, beam),
+        },
+        {
+            "Regard, --engine ct2": partial(we_write, fast, texts, beam),
+            "CTranslate2, int8": partial(direct, engines["int8"], named, beam),
+        },
+    ]
+    for contenders in groups:
+        print(report(interleave(contenders), count * WRITTEN, "tokens"))
+
+
+def main() -> None:
+    """Measures and prints tables."""
+    print(machine())
+    with tempfile.TemporaryDirectory() as parent:
+        make(Path(parent) / "model")
+        library.convert(f"{parent}/model", f"hf:{parent}/hf")
+        library.convert(f"{parent}/model", f"ct2:{parent}/float32")
+        library.convert(f"{parent}/model", f"ct2:{parent}/int8", quantize="int8")
+        for count, beam in SHAPES:
+            measure(parent, count, beam)
+
+
+if __name__ == "__main__":
+    main()

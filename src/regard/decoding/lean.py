@@ -1,0 +1,260 @@
+"""A Transformer's decoder as a search runs it: the same numbers with fewer calls and nothing copied.
+
+A step of decoding has so little to compute that reading the weights and calling torch are what it costs. So query, key
+and value are one product here, and what all layers remember of the tokens so far lies in one block of memory. The rows
+of a beam are queries of one sequence: they share a sentence's memory, and its block of tokens, in which each row sees
+its own. Rows that change places only change what they see.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks.attention import KeyValue, MultiHeadAttention
+from regard.blocks.layers import DecoderLayer, EncoderLayer
+from regard.blocks.linear import laid_out, linear
+from regard.blocks.norms import BatchNorm
+from regard.blocks.positions import Rotary
+from regard.models.gpt2 import Gpt2
+from regard.models.interface import Autoregressive
+from regard.models.transformer import Transformer
+
+WIDEST = 16  # rows of a sentence; more of them would look at too much that they do not see
+ROOM = 16  # tokens that there is room for, at least, when the block grows; else it grows by a quarter
+
+
+def lean(model: Autoregressive) -> Autoregressive:
+    """The model as a search is to run it; itself, if it is no such Transformer."""
+    return Lean(model) if isinstance(model, Transformer | Gpt2) else model
+
+
+@dataclass
+class LeanState:
+    """Where the search is: N sentences, each with W rows. `step` and `reorder` use it up."""
+
+    length: int
+    """Tokens so far."""
+    width: int
+    """W."""
+    block: Tensor
+    """L2NHSK: keys and values of each layer, in as many slots as there is room for."""
+    slots: int
+    """How many are taken: one for each token that all rows of a sentence share, W for each of the others."""
+    unseen: Tensor | None
+    """N1WS: 0 where a row sees a slot, the lowest number elsewhere; None: each sees all."""
+    memory: Sequence[KeyValue]
+    """What each layer sees of the source; none for a model without."""
+    memory_unseen: Tensor | None
+    """N11S: 0 where there is a token, the lowest number elsewhere."""
+
+    def reorder(self, index_B: Tensor) -> "LeanState":
+        """The state of the rows that `index_B` names."""
+        owners = [row // self.width for row in index_B.tolist()]
+        groups = [(sentence, len(list(rows))) for sentence, rows in groupby(owners)]
+        (width, *others) = {count for _, count in groups}
+        if others or width > WIDEST:
+            groups, width = [(sentence, 1) for sentence in owners], 1
+        sentences = [sentence for sentence, _ in groups]
+        if self.unseen is None and width > 1:
+            self.unseen = self.block.new_zeros(self.block.size(2), 1, self.width, self.block.size(4))
+        if self.unseen is not None:
+            rows_BS = self.unseen.flatten(0, 2).index_select(0, index_B)
+            self.unseen = rows_BS.view(len(sentences), 1, width, -1)
+        self.width = width
+        if sentences != list(range(self.block.size(2))):
+            sentence_N = torch.tensor(sentences, device=index_B.device)
+            self.block = self.block.index_select(2, sentence_N)
+            self.memory = [layer.reorder(sentence_N) for layer in self.memory]
+            if self.memory_unseen is not None:
+                self.memory_unseen = self.memory_unseen.index_select(0, sentence_N)
+        return self
+
+    def extend(self) -> None:
+        """Takes a slot for one more token of each row, which only that row sees."""
+        start, stop = self.slots, self.slots + self.width
+        if stop > self.block.size(4):
+            room = stop + max(ROOM * self.width, stop // 4)
+            self.block = _moved(self.block[..., :start, :], (*self.block.shape[:4], room, self.block.size(5)))
+            if self.unseen is not None:
+                self.unseen = _moved(self.unseen[..., :start], (*self.unseen.shape[:3], room))
+        if self.unseen is not None:
+            self.unseen[..., start:stop] = _own(self.width, self.unseen.dtype, self.unseen.device)
+        self.length, self.slots = self.length + 1, stop
+
+
+class Lean:
+    """A decoder with another's weights, which does the work itself where someone looks into it."""
+
+    layers: list["Layer"]
+
+    def __init__(self, model: Transformer | Gpt2) -> None:
+        self.model = model
+        body: Any = model if isinstance(model, Gpt2) else model.decoder
+        self.embedding = model.tokens if isinstance(model, Gpt2) else model.target_embedding
+        self.positions, self.blocks, self.norm = body.positions, body.layers, body.norm
+
+    def start(self, inputs: Tensor) -> Any:
+        """Reads the source, or what texts begin with, as the model itself does."""
+        state: Any = self.model.start(inputs)
+        if not self._is_plain():
+            return state
+        self.layers = [Layer(layer) for layer in self.blocks]
+        first, length = self.layers[0], state.caches[0].length
+        shape = len(self.layers), 2, len(inputs), first.heads, length + ROOM, first.width
+        block = self.embedding.weight.new_zeros(shape)
+        for layer, before in zip(block, state.caches, strict=True):
+            if length:
+                layer[..., :length, :] = torch.stack([x_BHSK[:, :, :length] for x_BHSK in before.buffer])
+        if isinstance(self.model, Gpt2):
+            return LeanState(length, 1, block, length, None, (), None)
+        memory, unseen = state.memory, None
+        if not bool(memory.allowed.all()):
+            unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, _lowest(block))
+        return LeanState(length, 1, block, length, None, memory.layers, unseen)
+
+    def _is_plain(self) -> bool:
+        """Whether its numbers are those of its layers' formulas: no dropout, no norm over a batch, no hook."""
+        modules = list(self.model.modules())
+        return not (
+            self.model.training
+            or any(isinstance(module, BatchNorm) for module in modules)
+            or any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+        )
+
+    def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Takes in one token of each row; gives logits for the next one."""
+        if not isinstance(state, LeanState):
+            return self.model.step(tokens_B, state)
+        x_B1D = self.embedding(tokens_B[:, None])
+        x_BD = (x_B1D if self.positions is None else self.positions(x_B1D, state.length))[:, 0]
+        start = state.slots
+        state.extend()
+        seen = state.block[..., : state.slots, :].unbind()
+        new = state.block[..., start : state.slots, :].unbind()
+        unseen = None if state.unseen is None else state.unseen[..., : state.slots]
+        for i, layer in enumerate(self.layers):
+            x_BD = layer.look_back(x_BD, seen[i], new[i], unseen, state.length - 1)
+            if state.memory:
+                x_BD = layer.look_across(x_BD, state.memory[i], state.memory_unseen)
+            x_BD = layer.think(x_BD)
+        if self.norm is not None:
+            x_BD = _normed(x_BD, self.norm)
+        return linear(x_BD, *self.model.output_parameters()), state
+
+
+class Layer:
+    """One layer of a decoder: its weights, and what is done with them."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        assert isinstance(layer, EncoderLayer | DecoderLayer)
+        attention, ff = layer.attention, layer.feedforward
+        self.heads, self.width, self.scale = attention.heads, attention.width // attention.heads, attention.scale
+        self.joined = _joined(attention)
+        self.rotary = attention.rotary
+        self.out = attention.out.weight, attention.out.bias
+        self.norms: list[Any] = [layer.attention_residual.norm, layer.feedforward_residual.norm]
+        self.is_before = layer.attention_residual.placement == "pre"
+        if isinstance(layer, DecoderLayer):
+            self.ask = layer.cross.query.weight, layer.cross.query.bias
+            self.tell, self.cross_scale = (layer.cross.out.weight, layer.cross.out.bias), layer.cross.scale
+            self.norms.append(layer.cross_residual.norm)
+        self.inner, self.outer = (ff.inner.weight, ff.inner.bias), (ff.outer.weight, ff.outer.bias)
+        self.activation = ff.activation
+
+    def look_back(
+        self, x_BD: Tensor, seen_2NHSK: Tensor, new_2NHWK: Tensor, unseen: Tensor | None, position: int
+    ) -> Tensor:
+        """x, after it has looked at the tokens so far, its own among them, whose keys and values go into `new`."""
+        _, count, heads, rows, width = new_2NHWK.shape
+        made_B3D = linear(self._before(x_BD, 0), *self.joined)
+        if self.rotary is not None:
+            made_B3D = self._turned(made_B3D, self.rotary, position)
+        made_3NHWK = made_B3D.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
+        new_2NHWK.copy_(made_3NHWK[1:])
+        found_NHWK = F.scaled_dot_product_attention(
+            made_3NHWK[0], seen_2NHSK[0], seen_2NHSK[1], attn_mask=unseen, scale=self.scale
+        )
+        return self._after(x_BD, linear(_rows(found_NHWK), *self.out), 0)
+
+    def look_across(self, x_BD: Tensor, memory: KeyValue, unseen: Tensor | None) -> Tensor:
+        """x, after it has looked at the source."""
+        query_BD = linear(self._before(x_BD, 2), *self.ask)
+        query_NHWK = query_BD.view(len(memory.key_BHSK), -1, self.heads, self.width).transpose(1, 2)
+        found_NHWK = F.scaled_dot_product_attention(query_NHWK, *memory, attn_mask=unseen, scale=self.cross_scale)
+        return self._after(x_BD, linear(_rows(found_NHWK), *self.tell), 2)
+
+    def think(self, x_BD: Tensor) -> Tensor:
+        """x, after the feed-forward network."""
+        hidden_BF = self.activation(linear(self._before(x_BD, 1), *self.inner))
+        return self._after(x_BD, linear(hidden_BF, *self.outer), 1)
+
+    def _before(self, x_BD: Tensor, which: int) -> Tensor:
+        return _normed(x_BD, self.norms[which]) if self.is_before else x_BD
+
+    def _after(self, x_BD: Tensor, said_BD: Tensor, which: int) -> Tensor:
+        x_BD = x_BD + said_BD
+        return x_BD if self.is_before else _normed(x_BD, self.norms[which])
+
+    def _turned(self, made_B3D: Tensor, rotary: Rotary, position: int) -> Tensor:
+        """Query and key, turned by their position, which is that of all rows; the value as it is."""
+        turned, value_BD = made_B3D.tensor_split([2 * self.heads * self.width], dim=1)
+        turned_BHTK = rotary(turned.view(len(turned), 2 * self.heads, 1, self.width), position)
+        return torch.cat((turned_BHTK.flatten(1), value_BD), dim=1)
+
+
+def join(model: nn.Module) -> None:
+    """Lays the matrices of query, key and value side by side in memory, so that they are one product without a copy."""
+    for layer in (module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)):
+        parts = layer.attention.query, layer.attention.key, layer.attention.value
+        whole_3DD = laid_out(torch.cat([part.weight.detach() for part in parts]))
+        for part, weight_DD in zip(parts, whole_3DD.chunk(3), strict=True):
+            part.weight.data = weight_DD
+
+
+def _joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
+    """Matrix and bias of query, key and value as one."""
+    parts = attention.query, attention.key, attention.value
+    weights: list[Tensor] = [part.weight for part in parts]
+    biases: list[Tensor] = [part.bias for part in parts]
+    first, size = weights[0], weights[0].size(0)
+    apart = size * first.stride(0) * first.element_size()
+    if all(
+        w.stride() == first.stride() and w.data_ptr() == first.data_ptr() + i * apart for i, w in enumerate(weights)
+    ):
+        whole_3DD = first.as_strided((3 * size, first.size(1)), first.stride())
+    else:
+        whole_3DD = torch.cat(weights)
+    return whole_3DD, None if biases[0] is None else torch.cat(biases)
+
+
+def _normed(x_BD: Tensor, norm: Any) -> Tensor:
+    return torch.layer_norm(x_BD, (norm.width,), norm.weight, norm.bias, norm.eps)
+
+
+def _rows(found_NHWK: Tensor) -> Tensor:
+    """What each row found, with all heads side by side."""
+    return found_NHWK.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _moved(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """A copy in the corner of a larger tensor."""
+    larger = x.new_empty(shape)
+    larger[tuple(map(slice, x.shape))] = x
+    return larger
+
+
+@cache
+def _own(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """What rows do not see of the slots that they take."""
+    return torch.full((width, width), torch.finfo(dtype).min, dtype=dtype, device=device).fill_diagonal_(0.0)
+
+
+def _lowest(like: Tensor) -> float:
+    """What a score becomes that is not to count; finite, because the kernel subtracts it from itself."""
+    return torch.finfo(like.dtype).min

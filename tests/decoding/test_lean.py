@@ -1,0 +1,162 @@
+"""A decoder as searches run it gives what the model itself gives, wherever rows go."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import assert_same, padded_tokens, randomise, seeds
+from regard.blocks.capture import capture
+from regard.decoding import lean as module
+from regard.decoding.beam import Beam, few_best
+from regard.decoding.lean import LeanState, join, lean
+from regard.models.gpt2 import Gpt2Config
+from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.transformer import TransformerConfig
+
+SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 1, "decoder_layers": 2}
+MODELS: dict[str, Any] = {
+    "sinusoidal": TransformerConfig(**SHAPE),
+    "after": TransformerConfig(**SHAPE, norm_placement="post", positions="learned", activation="gelu"),
+    "rotary": TransformerConfig(**SHAPE, positions="rotary", tied=False),
+    "concatenated": TransformerConfig(**SHAPE, position_merge="concatenate", tied=False, output_bias=True),
+    "unplaced": TransformerConfig(**SHAPE, positions="none"),
+    "gpt2": Gpt2Config(vocab_size=11, width=8, heads=2, ff_width=12, layers=2, context=64),
+}
+models = pytest.mark.parametrize("name", MODELS)
+
+
+def make(name: str, seed: int) -> Any:
+    torch.manual_seed(seed)
+    return randomise(MODELS[name].build()).eval()
+
+
+@st.composite
+def moves(draw: Any, rows: int) -> list[list[int]]:
+    """Which rows go on, time and again: beams whose rows change places, sentences that leave, rows that are added."""
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        index = draw(
+            st.one_of(
+                st.just(list(range(rows))),
+                st.permutations(range(rows)),
+                st.integers(2, 3).map(lambda width, rows=rows: [row for row in range(rows) for _ in range(width)]),
+                st.lists(st.integers(0, rows - 1), min_size=1, max_size=6),
+                st.lists(st.integers(0, rows - 1), min_size=1, max_size=6).map(sorted),
+            )
+        )
+        found.append(index[:12])
+        rows = len(found[-1])
+    return found
+
+
+@models
+@given(moves(3), seeds)
+def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
+    model = make(name, seed)
+    leaner = lean(model)
+    inputs = torch.randint(1, 11, (3, seed % 4)) if name == "gpt2" else padded_tokens([4, 1, 3])
+    with torch.no_grad():
+        expected, got = model.start(inputs), leaner.start(inputs)
+        assert isinstance(got, LeanState)
+        for index in moves:
+            expected, got = (state.reorder(torch.tensor(index)) for state in (expected, got))
+            tokens_B = torch.randint(1, 11, (len(index),))
+            expected_BV, expected = model.step(tokens_B, expected)
+            got_BV, got = leaner.step(tokens_B, got)
+            assert_same(got_BV, expected_BV)
+
+
+@models
+def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
+    model = make(name, 1)
+    leaner = lean(model)
+    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    rows = torch.tensor([0, 0, 0, 1, 1, 1])
+    with torch.no_grad():
+        expected, got = (each.start(inputs).reorder(rows) for each in (model, leaner))
+        for _ in range(3 * module.ROOM):
+            tokens_B = torch.randint(1, 11, (6,))
+            expected_BV, expected = model.step(tokens_B, expected)
+            got_BV, got = leaner.step(tokens_B, got)
+            assert_same(got_BV, expected_BV)
+
+
+@models
+def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> None:
+    model = make(name, 1)
+    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    leaner = lean(model)
+    with torch.no_grad():
+        state = leaner.start(inputs)
+        block = state.block
+        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([0, 0, 1, 1])))
+        state = state.reorder(torch.tensor([1, 0, 3, 3]))
+    assert state.block is block
+    assert state.width == 2
+
+
+def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
+    model = make("gpt2", 1)
+    with torch.no_grad():
+        state = lean(model).start(torch.ones(1, 2, dtype=torch.long))
+        assert state.reorder(torch.zeros(module.WIDEST, dtype=torch.long)).width == module.WIDEST
+        state = lean(model).start(torch.ones(1, 2, dtype=torch.long))
+        assert state.reorder(torch.zeros(module.WIDEST + 1, dtype=torch.long)).width == 1
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "after", "rotary"])
+@given(seeds, st.integers(1, 4))
+def test_a_search_finds_the_same(name, seed, width) -> None:
+    model = make(name, seed)
+    source, longest = padded_tokens([4, 1, 3, 2]), [6, 4, 9, 7]
+    how = Beam(1, 2, width, n_best=width)
+    got, expected = how.search(lean(model), source, longest), how.search(model, source, longest)
+    for mine, theirs in zip(got, expected, strict=True):
+        assert [each.tokens for each in mine] == [each.tokens for each in theirs]
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.token_scores == pytest.approx(other.token_scores, abs=1e-9)
+
+
+def test_who_is_looked_into_works_as_it_is_written() -> None:
+    model = make("after", 1)
+    leaner, source = lean(model), padded_tokens([3])
+    with torch.no_grad(), capture(model) as maps:
+        _, state = leaner.step(torch.tensor([1]), leaner.start(source))
+    assert not isinstance(state, LeanState)
+    assert maps["decoder.layers.1.cross"].shape == (1, 2, 1, 3)
+
+
+@pytest.mark.parametrize("changes", [{"norm": "batch"}, {}])
+def test_norms_over_a_batch_and_dropout_are_left_to_the_model(changes) -> None:
+    model = TransformerConfig(**{**SHAPE, **changes}).build().train(not changes)
+    assert not isinstance(lean(model).start(padded_tokens([3])), LeanState)
+
+
+def test_other_models_are_left_alone() -> None:
+    model = RnnSeq2SeqConfig(vocab_size=11).build()
+    assert lean(model) is model
+
+
+@models
+def test_matrices_that_lie_side_by_side_are_the_same(name) -> None:
+    model = make(name, 1)
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    join(model)
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[key])
+    block = lean(model).blocks[0].attention
+    joined, _ = module._joined(block)
+    assert joined.data_ptr() == block.query.weight.data_ptr()
+    assert torch.equal(joined, torch.cat([block.query.weight, block.key.weight, block.value.weight]))
+
+
+@given(st.integers(1, 3), st.integers(1, 700), st.integers(1, 9), seeds)
+def test_the_few_best_are_the_best(rows, length, count, seed) -> None:
+    x_BV = torch.rand(rows, length, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    expected = x_BV.topk(min(count, length))
+    values_BC, indices_BC = few_best(x_BV, count)
+    assert torch.equal(values_BC, expected.values)
+    assert torch.equal(indices_BC, expected.indices)

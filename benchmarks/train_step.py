@@ -1,30 +1,37 @@
-"""One training step of a *small* encoder-decoder (3+3 layers, width 256), beside other libraries'.
+"""One training step of an encoder-decoder, beside other libraries'.
 
     python benchmarks/train_step.py
+    python benchmarks/train_step.py --size tiny
 
-All have the same shape, with the norm after each sublayer, and dropout in the same places: on embeddings and on what
-each sublayer adds; torch.nn.Transformer takes part a second time, with all the dropout that it comes with. They get the
-same batch of 64 pairs of 24 tokens, cross-entropy with label smoothing of 0.1 and AdamW; one step is forward, backward
-and update. Regard comes as it trains, with its own dropout and its own loss, which never forms all logits. JoeyNMT
-takes part where it is installed (it needs an environment of its own, because it asks for an old protobuf), with its own
-loss, and with dropout inside its attention and feed-forward layers, too.
+*small* has 3+3 layers and width 256, *tiny* 4+4 and width 128. All have the same shape, with the norm after each
+sublayer, and dropout in the same places: on embeddings and on what each sublayer adds; torch.nn.Transformer takes part
+a second time, with all the dropout that it comes with. They get the same batch of 64 pairs of 24 tokens, cross-entropy
+with label smoothing of 0.1 and AdamW; one step is forward, backward and update. Each runs in a process of its own.
+Regard comes as it trains: with its own dropout, its own loss, which never forms all logits, the fused optimizer, and
+memory that is kept. JoeyNMT takes part where it is installed (it needs an environment of its own, because it asks for
+an old protobuf), with its own loss, and with dropout inside its attention and feed-forward layers, too.
 """
 
+import argparse
+import statistics
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
-from harness import interleave, machine, report
+from harness import Apart, interleave, machine, report
 from regard.data.parallel import PairBatch as Batch
 from regard.models.transformer import TransformerConfig
 from regard.tasks import translation
+from regard.training.memory import keep_memory
+from regard.training.products import Count, limit
 
-VOCABULARY, WIDTH, HEADS, FF_WIDTH, LAYERS, DROPOUT, SMOOTHING = 8000, 256, 4, 1024, 3, 0.1, 0.1
-BATCH, LENGTH = 64, 24
+VOCABULARY, DROPOUT, SMOOTHING, BATCH, LENGTH = 8000, 0.1, 0.1, 64, 24
 
 
 class TorchTransformer(nn.Module):
@@ -34,11 +41,12 @@ class TorchTransformer(nn.Module):
         as_it_comes: with dropout also on attention weights and inside the feed-forward network, as torch has it.
     """
 
-    def __init__(self, as_it_comes: bool) -> None:
+    def __init__(self, shape: TransformerConfig, as_it_comes: bool) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
-        self.body = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FF_WIDTH, DROPOUT, batch_first=True)
+        width, layers = shape.width, shape.encoder_layers
+        self.embedding = nn.Embedding(VOCABULARY, width)
+        self.positions = nn.Parameter(torch.randn(LENGTH, width))
+        self.body = nn.Transformer(width, shape.heads, layers, layers, shape.ff_width, DROPOUT, batch_first=True)
         for layer in () if as_it_comes else (*self.body.encoder.layers, *self.body.decoder.layers):
             layer.dropout.p = 0.0  # inside the feed-forward network
             for attention in (module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)):
@@ -49,7 +57,8 @@ class TorchTransformer(nn.Module):
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Logits for the token after each target token."""
         source, target = (
-            self.dropout(self.embedding(tokens) * WIDTH**0.5 + self.positions) for tokens in (source_BS, target_BT)
+            self.dropout(self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions)
+            for tokens in (source_BS, target_BT)
         )
         is_padding = source_BS == 0
         hidden = self.body(
@@ -58,18 +67,18 @@ class TorchTransformer(nn.Module):
         return F.linear(hidden, self.embedding.weight)
 
 
-def marian() -> nn.Module:
+def marian(shape: TransformerConfig) -> nn.Module:
     """Hugging Face's Marian in the same shape."""
     return MarianMTModel(
         MarianConfig(
             vocab_size=VOCABULARY,
-            d_model=WIDTH,
-            encoder_layers=LAYERS,
-            decoder_layers=LAYERS,
-            encoder_attention_heads=HEADS,
-            decoder_attention_heads=HEADS,
-            encoder_ffn_dim=FF_WIDTH,
-            decoder_ffn_dim=FF_WIDTH,
+            d_model=shape.width,
+            encoder_layers=shape.encoder_layers,
+            decoder_layers=shape.decoder_layers,
+            encoder_attention_heads=shape.heads,
+            decoder_attention_heads=shape.heads,
+            encoder_ffn_dim=shape.ff_width,
+            decoder_ffn_dim=shape.ff_width,
             activation_function="relu",
             dropout=DROPOUT,
             scale_embedding=True,
@@ -79,13 +88,11 @@ def marian() -> nn.Module:
     )
 
 
-def joey() -> tuple[nn.Module, Callable[[Batch], Tensor]] | None:
-    """JoeyNMT's model in the same shape and the loss of a batch, if it is installed."""
-    try:
-        from joeynmt.model import build_model
-        from joeynmt.vocabulary import Vocabulary
-    except ImportError:
-        return None
+def joey(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """JoeyNMT's model in the same shape and the loss of a batch."""
+    from joeynmt.model import build_model
+    from joeynmt.vocabulary import Vocabulary
+
     specials = SimpleNamespace(
         **{f"{name}_token": f"<{name}>" for name in ("unk", "pad", "bos", "eos")},
         **{f"{name}_id": i for i, name in enumerate(("unk", "pad", "bos", "eos"))},
@@ -95,11 +102,11 @@ def joey() -> tuple[nn.Module, Callable[[Batch], Tensor]] | None:
     vocabulary = Vocabulary([str(i) for i in range(VOCABULARY - 4)], specials)
     half = {
         "type": "transformer",
-        "num_layers": LAYERS,
-        "num_heads": HEADS,
-        "embeddings": {"embedding_dim": WIDTH, "scale": True, "dropout": DROPOUT},
-        "hidden_size": WIDTH,
-        "ff_size": FF_WIDTH,
+        "num_layers": shape.encoder_layers,
+        "num_heads": shape.heads,
+        "embeddings": {"embedding_dim": shape.width, "scale": True, "dropout": DROPOUT},
+        "hidden_size": shape.width,
+        "ff_size": shape.ff_width,
         "dropout": DROPOUT,
         "layer_norm": "post",
     }
@@ -122,19 +129,56 @@ def joey() -> tuple[nn.Module, Callable[[Batch], Tensor]] | None:
     return model.train(), loss
 
 
-def stepper(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Callable[[], None]:
-    """A function that takes one training step on a loss that is summed over tokens."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    chance = torch.Generator().manual_seed(0)
-    # from 4 on, so that no library takes a token for padding
-    batch = Batch(*(torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)))
+class Stepper:
+    """One training step of a contender, in a process of its own.
 
-    def step() -> None:
-        optimizer.zero_grad()
-        (loss(batch) / batch.next_BT.numel()).backward()
-        optimizer.step()
+    Args:
+        name: one of `CONTENDERS`.
+    """
 
-    return step
+    def __init__(self, size: str, name: str) -> None:
+        torch.manual_seed(0)
+        shape = TransformerConfig.preset(size, vocab_size=VOCABULARY, dropout=DROPOUT, norm_placement="post")
+        self.model, self.loss = CONTENDERS[name](shape)
+        is_ours = name == "Regard"
+        if is_ours:
+            keep_memory()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=is_ours)
+        chance = torch.Generator().manual_seed(0)
+        # from 4 on, so that no library takes a token for padding
+        self.batch = Batch(*(torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)))
+
+    def __call__(self) -> None:
+        """Forward, backward, update, on a loss that is summed over tokens."""
+        self.optimizer.zero_grad()
+        (self.loss(self.batch) / self.batch.next_BT.numel()).backward()
+        self.optimizer.step()
+
+
+def regard(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """Our model and the loss of a batch."""
+    model = shape.build()
+    return model, lambda batch: translation.loss(model, batch, SMOOTHING)[0]
+
+
+def torch_transformer(shape: TransformerConfig, as_it_comes: bool) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """torch's."""
+    model = TorchTransformer(shape, as_it_comes)
+    return model, lambda batch: cross_entropy(model(batch.source_BS, batch.target_BT), batch.next_BT)
+
+
+def hugging_face(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """Marian."""
+    model = marian(shape).train()
+
+    def loss(batch: Batch) -> Tensor:
+        allowed = batch.source_BS != 0
+        found = model(
+            input_ids=batch.source_BS, attention_mask=allowed, decoder_input_ids=batch.target_BT, use_cache=False
+        )
+        return cross_entropy(found.logits, batch.next_BT)
+
+    return model, loss
 
 
 def cross_entropy(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
@@ -142,33 +186,28 @@ def cross_entropy(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
     return F.cross_entropy(logits_BTV.flatten(0, 1), next_BT.flatten(), reduction="sum", label_smoothing=SMOOTHING)
 
 
+CONTENDERS: dict[str, Callable[[TransformerConfig], Any]] = {
+    "Regard": regard,
+    "torch.nn.Transformer, dropout as in Regard": lambda shape: torch_transformer(shape, as_it_comes=False),
+    "torch.nn.Transformer, as it comes": lambda shape: torch_transformer(shape, as_it_comes=True),
+    "Hugging Face Marian": hugging_face,
+    "JoeyNMT": joey,
+}
+
+
 def main() -> None:
     """Measures and prints a table."""
-    torch.manual_seed(0)
-    ours = TransformerConfig.preset("small", vocab_size=VOCABULARY, dropout=DROPOUT, norm_placement="post").build()
-    hugging_face = marian().train()
-
-    def torch_step(as_it_comes: bool) -> Callable[[], None]:
-        model = TorchTransformer(as_it_comes)
-        return stepper(model, lambda batch: cross_entropy(model(batch.source_BS, batch.target_BT), batch.next_BT))
-
-    def marian_logits(batch: Batch) -> Tensor:
-        allowed = batch.source_BS != 0
-        return hugging_face(
-            input_ids=batch.source_BS, attention_mask=allowed, decoder_input_ids=batch.target_BT, use_cache=False
-        ).logits
-
-    contenders = {
-        "Regard": stepper(ours, lambda batch: translation.loss(ours, batch, SMOOTHING)[0]),
-        "torch.nn.Transformer, dropout as in Regard": torch_step(as_it_comes=False),
-        "torch.nn.Transformer, as it comes": torch_step(as_it_comes=True),
-        "Hugging Face Marian": stepper(hugging_face, lambda batch: cross_entropy(marian_logits(batch), batch.next_BT)),
-    }
-    if (found := joey()) is not None:
-        contenders["JoeyNMT"] = stepper(*found)
-    seconds = interleave(contenders, rounds=20)
-    print(machine())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=("tiny", "small"), default="small")
+    size = parser.parse_args().size
+    names = [name for name in CONTENDERS if name != "JoeyNMT" or find_spec("joeynmt")]
+    seconds = interleave({name: Apart(Stepper, size, name) for name in names}, rounds=20)
+    print(f"{machine()}; {size}")
     print(report(seconds, BATCH * LENGTH, "target tokens"))
+    with Count() as count:
+        Stepper(size, "Regard")()
+    share = count.flops / statistics.median(seconds["Regard"]) / limit(torch.device("cpu"), torch.float32)
+    print(f"\nRegard's matrix products run at {share:.0%} of what they could alone")
 
 
 if __name__ == "__main__":

@@ -101,6 +101,12 @@ def measure(parent: str, count: int, beam: int) -> None:
     same = sum(tokens in theirs[n * beam : (n + 1) * beam] for n, tokens in enumerate(mine))
     print(f"\n{count} sentences, beam of {beam}; what Regard writes is in Hugging Face's beam for {same}\n")
     assert same >= 0.9 * count, "the two do not write the same"
+    for write in (
+        partial(direct, engines["float32"], named),
+        partial(direct, engines["int8"], named),
+        partial(we_write, fast, texts),
+    ):
+        assert {len(tokens) for tokens in write(beam)} == {WRITTEN}
     groups: list[dict[str, Callable[[], object]]] = [
         {
             "Regard": partial(we_write, ours, texts, beam),

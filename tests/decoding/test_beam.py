@@ -42,6 +42,47 @@ def greedy(model: Transformer, source: torch.Tensor, longest: int) -> tuple[int,
     return tuple(tokens)
 
 
+@torch.no_grad()
+def plainly(model: Transformer, source: torch.Tensor, longest: int, how: Beam) -> list[tuple[int, ...]]:
+    """The rules of the beam, one text after the other."""
+    beam: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    found: list[tuple[float, tuple[int, ...]]] = []
+    for length in range(longest + 1):
+        places, candidates = how.width - len(found), []
+        for total, tokens in beam:
+            logs = model(source, torch.tensor([[BEGIN, *tokens]]))[0, -1].log_softmax(-1).tolist()
+            candidates += [
+                (total + log, (*tokens, token)) for token, log in enumerate(logs) if length < longest or token == END
+            ]
+        best = sorted(candidates, reverse=True)[: 2 * how.width]
+        found += [
+            (total / (length + 1) ** how.penalty, tokens[:-1])
+            for rank, (total, tokens) in enumerate(best)
+            if tokens[-1] == END and rank < places
+        ]
+        beam = [each for each in best if each[1][-1] != END][: how.width - len(found)]
+        found.sort(reverse=True)
+        if not beam or (
+            len(found) >= how.n_best and beam[0][0] / (longest + 1) ** how.penalty <= found[how.n_best - 1][0]
+        ):
+            break
+    return [tokens for _, tokens in found[: how.n_best]]
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(1, 4), st.data())
+def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
+    how = Beam(BEGIN, END, width, data.draw(st.integers(1, width)), data.draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])))
+    model, lengths, longest = make(seed, vocab_size=9), [3, 1, 2], [5, 2, 8]
+    with torch.no_grad():
+        model.target_embedding.weight[END] *= 2  # ends, early and late
+    source = padded_tokens(lengths, 9)
+    found = how.search(model, source, longest)
+    for row, length in enumerate(lengths):
+        expected = plainly(model, source[row : row + 1, :length], longest[row], how)
+        assert [hypothesis.tokens for hypothesis in found[row]] == expected
+
+
 @settings(max_examples=10)
 @given(seeds, st.sampled_from([0.0, 0.6, 1.0]))
 def test_a_beam_wide_enough_to_keep_all_is_exhaustive_search(seed, penalty) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import assert_same, padded_tokens, randomise, seeds
-from regard.blocks.capture import capture
+from regard.blocks.capture import capture, intervene
 from regard.decoding import lean as module
 from regard.decoding.beam import Beam, few_best
 from regard.decoding.lean import LeanState, join, lean
@@ -129,10 +129,39 @@ def test_who_is_looked_into_works_as_it_is_written() -> None:
     assert maps["decoder.layers.1.cross"].shape == (1, 2, 1, 3)
 
 
+@pytest.mark.parametrize("change", ["drop_mask", "drop_scaling"])
+def test_who_is_changed_works_as_changed(change) -> None:
+    model, how = make("after", 1), Beam(1, 2, width=2)
+    source, longest = padded_tokens([4, 2]), [6, 6]
+    with intervene(model, **{change: "*"}):
+        assert how.search(lean(model), source, longest) == how.search(model, source, longest)
+
+
+def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
+    model = make("after", 1)
+    source, tokens_B = torch.zeros(1, 3, dtype=torch.long), torch.tensor([1])
+    with torch.no_grad():
+        expected_BV, _ = model.step(tokens_B, model.start(source))
+        got_BV, _ = lean(model).step(tokens_B, lean(model).start(source))
+    assert_same(got_BV, expected_BV)
+
+
+def test_rows_that_go_apart_leave_behind_what_they_do_not_see() -> None:
+    leaner = lean(make("gpt2", 1))
+    with torch.no_grad():
+        state = leaner.start(torch.ones(1, 2, dtype=torch.long)).reorder(torch.tensor([0, 0, 0]))
+        for _ in range(4):
+            _, state = leaner.step(torch.tensor([1, 2, 3]), state)
+        assert state.slots == 2 + 3 * 4
+        state = state.reorder(torch.tensor([2]))
+    assert (state.slots, state.unseen) == (2 + 4, None)
+
+
 @pytest.mark.parametrize("changes", [{"norm": "batch"}, {}])
 def test_norms_over_a_batch_and_dropout_are_left_to_the_model(changes) -> None:
     model = TransformerConfig(**{**SHAPE, **changes}).build().train(not changes)
-    assert not isinstance(lean(model).start(padded_tokens([3])), LeanState)
+    with torch.no_grad():
+        assert not isinstance(lean(model).start(padded_tokens([3])), LeanState)
 
 
 def test_other_models_are_left_alone() -> None:

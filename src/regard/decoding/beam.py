@@ -7,6 +7,7 @@ none goes on, or none that does can become better than what has ended; then it l
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple, Optional
 
 import torch
@@ -104,26 +105,25 @@ class Beam:
     ) -> list[tuple[int, Row]]:
         """The rows that go on, each with the number of the one it continues; what has ended is added to `found`."""
         rows: list[tuple[int, Row]] = []
-        places, at_limit = self.width - len(found), length >= longest
-        for rank, (total, log, parent, token) in enumerate(best):
-            if total == NEVER:
+        at_limit = length >= longest
+        for total, log, parent, token in islice(best, self.width - len(found)):
+            if not total > NEVER:
                 break
-            if token != self.end:
-                rows.append((parent, Row(token, log, total, beam[parent])))
-            elif rank < places:
+            if token == self.end:
                 found.append(beam[parent].ended(log, total / (length + 1) ** self.penalty, at_limit))
-        rows = rows[: self.width - len(found)]
+            else:
+                rows.append((parent, Row(token, log, total, beam[parent])))
         if at_limit or not rows or not self._may_improve(found, rows[0][1].total, longest):
             return []
         return rows + [(0, Row(self.begin, NEVER, NEVER))] * (self.width - len(rows))
 
     def _candidates(self, logs_BV: Tensor, totals: Sequence[float]) -> Iterator[Iterable[Candidate]]:
-        """For each sentence the best ways to go on, twice as many as the beam is wide: at most one a row has ended."""
-        logs_BK, tokens_BK = few_best(logs_BV, 2 * self.width)
+        """For each sentence the best ways to go on, best first, as many as the beam is wide."""
+        logs_BK, tokens_BK = few_best(logs_BV, self.width)
         each = logs_BK.size(1)
         totals_BK = logs_BK + torch.tensor(totals, dtype=logs_BK.dtype, device=logs_BK.device)[:, None]
         totals_NC, logs_NC, tokens_NC = (x_BK.view(-1, self.width * each) for x_BK in (totals_BK, logs_BK, tokens_BK))
-        best_NK, place_NK = totals_NC.topk(min(2 * self.width, self.width * each), dim=1)
+        best_NK, place_NK = totals_NC.topk(self.width, dim=1)
         chosen = best_NK, logs_NC.gather(1, place_NK), place_NK // each, tokens_NC.gather(1, place_NK)
         return (zip(*lists, strict=True) for lists in zip(*(x_NK.tolist() for x_NK in chosen), strict=True))
 

@@ -18,19 +18,20 @@ from torch.nn import functional as F
 
 from regard.blocks.attention import KeyValue, MultiHeadAttention
 from regard.blocks.layers import DecoderLayer, EncoderLayer
-from regard.blocks.linear import laid_out, linear
+from regard.blocks.linear import linear
 from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Rotary
 from regard.models.gpt2 import Gpt2
 from regard.models.interface import Autoregressive
 from regard.models.transformer import Transformer
 
-WIDEST = 16  # rows of a sentence; more of them would look at too much that they do not see
+NEVER = float("-inf")
+WIDEST = 8  # rows of a sentence; more of them would look at too much that they do not see
 ROOM = 16  # tokens that there is room for, at least, when the block grows; else it grows by a quarter
 
 
 def lean(model: Autoregressive) -> Autoregressive:
-    """The model as a search is to run it; itself, if it is no such Transformer."""
+    """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too."""
     return Lean(model) if isinstance(model, Transformer | Gpt2) else model
 
 
@@ -38,6 +39,7 @@ def lean(model: Autoregressive) -> Autoregressive:
 class LeanState:
     """Where the search is: N sentences, each with W rows. `step` and `reorder` use it up."""
 
+    layers: Sequence["Layer"]
     length: int
     """Tokens so far."""
     width: int
@@ -47,33 +49,42 @@ class LeanState:
     slots: int
     """How many are taken: one for each token that all rows of a sentence share, W for each of the others."""
     unseen: Tensor | None
-    """N1WS: 0 where a row sees a slot, the lowest number elsewhere; None: each sees all."""
+    """N1WS: 0 where a row sees a slot, -inf elsewhere; None: each sees all."""
     memory: Sequence[KeyValue]
     """What each layer sees of the source; none for a model without."""
     memory_unseen: Tensor | None
-    """N11S: 0 where there is a token, the lowest number elsewhere."""
+    """N11S: 0 where there is a token, -inf elsewhere."""
 
     def reorder(self, index_B: Tensor) -> "LeanState":
         """The state of the rows that `index_B` names."""
         owners = [row // self.width for row in index_B.tolist()]
         groups = [(sentence, len(list(rows))) for sentence, rows in groupby(owners)]
-        (width, *others) = {count for _, count in groups}
-        if others or width > WIDEST:
-            groups, width = [(sentence, 1) for sentence in owners], 1
-        sentences = [sentence for sentence, _ in groups]
+        widths = {count for _, count in groups}
+        if len(widths) != 1 or max(widths) > WIDEST:
+            groups, widths = [(sentence, 1) for sentence in owners], {1}
+        (width,) = widths
         if self.unseen is None and width > 1:
             self.unseen = self.block.new_zeros(self.block.size(2), 1, self.width, self.block.size(4))
         if self.unseen is not None:
-            rows_BS = self.unseen.flatten(0, 2).index_select(0, index_B)
-            self.unseen = rows_BS.view(len(sentences), 1, width, -1)
-        self.width = width
+            self.unseen = self.unseen.flatten(0, 2).index_select(0, index_B).view(len(groups), 1, width, -1)
+        sentences = [sentence for sentence, _ in groups]
         if sentences != list(range(self.block.size(2))):
-            sentence_N = torch.tensor(sentences, device=index_B.device)
+            sentence_N = torch.tensor(sentences, dtype=torch.long, device=index_B.device)
             self.block = self.block.index_select(2, sentence_N)
             self.memory = [layer.reorder(sentence_N) for layer in self.memory]
             if self.memory_unseen is not None:
                 self.memory_unseen = self.memory_unseen.index_select(0, sentence_N)
+        self.width = width
+        if width == 1 and self.unseen is not None:
+            self._part()
         return self
+
+    def _part(self) -> None:
+        """Leaves each sentence, which is one row by now, only the slots that it sees."""
+        assert self.unseen is not None
+        slot_NT = (self.unseen[:, 0, 0, : self.slots] == 0).nonzero()[:, 1].view(len(self.unseen), self.length)
+        index = slot_NT[None, None, :, None, :, None].expand(*self.block.shape[:4], -1, self.block.size(5))
+        self.block, self.slots, self.unseen = self.block.gather(4, index), self.length, None
 
     def extend(self) -> None:
         """Takes a slot for one more token of each row, which only that row sees."""
@@ -89,9 +100,7 @@ class LeanState:
 
 
 class Lean:
-    """A decoder with another's weights, which does the work itself where someone looks into it."""
-
-    layers: list["Layer"]
+    """A decoder with the weights of a model, which does the work itself where someone looks into it."""
 
     def __init__(self, model: Transformer | Gpt2) -> None:
         self.model = model
@@ -104,25 +113,26 @@ class Lean:
         state: Any = self.model.start(inputs)
         if not self._is_plain():
             return state
-        self.layers = [Layer(layer) for layer in self.blocks]
-        first, length = self.layers[0], state.caches[0].length
-        shape = len(self.layers), 2, len(inputs), first.heads, length + ROOM, first.width
+        layers = [Layer(layer) for layer in self.blocks]
+        first, length = layers[0], state.caches[0].length
+        shape = len(layers), 2, len(inputs), first.heads, length + ROOM, first.width
         block = self.embedding.weight.new_zeros(shape)
         for layer, before in zip(block, state.caches, strict=True):
             if length:
                 layer[..., :length, :] = torch.stack([x_BHSK[:, :, :length] for x_BHSK in before.buffer])
         if isinstance(self.model, Gpt2):
-            return LeanState(length, 1, block, length, None, (), None)
+            return LeanState(layers, length, 1, block, length, None, (), None)
         memory, unseen = state.memory, None
         if not bool(memory.allowed.all()):
-            unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, _lowest(block))
-        return LeanState(length, 1, block, length, None, memory.layers, unseen)
+            unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
+        return LeanState(layers, length, 1, block, length, None, memory.layers, unseen)
 
     def _is_plain(self) -> bool:
-        """Whether its numbers are those of its layers' formulas: no dropout, no norm over a batch, no hook."""
+        """Whether its numbers are those of its layers' formulas: no dropout, gradient, norm over a batch, or hook."""
         modules = list(self.model.modules())
         return not (
             self.model.training
+            or torch.is_grad_enabled()
             or any(isinstance(module, BatchNorm) for module in modules)
             or any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         )
@@ -138,7 +148,7 @@ class Lean:
         seen = state.block[..., : state.slots, :].unbind()
         new = state.block[..., start : state.slots, :].unbind()
         unseen = None if state.unseen is None else state.unseen[..., : state.slots]
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(state.layers):
             x_BD = layer.look_back(x_BD, seen[i], new[i], unseen, state.length - 1)
             if state.memory:
                 x_BD = layer.look_across(x_BD, state.memory[i], state.memory_unseen)
@@ -208,11 +218,12 @@ class Layer:
         return torch.cat((turned_BHTK.flatten(1), value_BD), dim=1)
 
 
-def join(model: nn.Module) -> None:
+def join(model: Transformer | Gpt2) -> None:
     """Lays the matrices of query, key and value side by side in memory, so that they are one product without a copy."""
-    for layer in (module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)):
+    for layer in Lean(model).blocks:
         parts = layer.attention.query, layer.attention.key, layer.attention.value
-        whole_3DD = laid_out(torch.cat([part.weight.detach() for part in parts]))
+        # by rows, so that each of the three lies in one piece, as optimizers expect it
+        whole_3DD = torch.cat([part.weight.detach() for part in parts])
         for part, weight_DD in zip(parts, whole_3DD.chunk(3), strict=True):
             part.weight.data = weight_DD
 
@@ -222,15 +233,21 @@ def _joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
     parts = attention.query, attention.key, attention.value
     weights: list[Tensor] = [part.weight for part in parts]
     biases: list[Tensor] = [part.bias for part in parts]
-    first, size = weights[0], weights[0].size(0)
-    apart = size * first.stride(0) * first.element_size()
-    if all(
-        w.stride() == first.stride() and w.data_ptr() == first.data_ptr() + i * apart for i, w in enumerate(weights)
-    ):
-        whole_3DD = first.as_strided((3 * size, first.size(1)), first.stride())
-    else:
+    whole_3DD = _side_by_side(weights)
+    if whole_3DD is None:
         whole_3DD = torch.cat(weights)
     return whole_3DD, None if biases[0] is None else torch.cat(biases)
+
+
+def _side_by_side(matrices: Sequence[Tensor]) -> Tensor | None:
+    """The matrix that these are the parts of, if they follow each other in memory."""
+    first, end = matrices[0], matrices[0].storage_offset()
+    for matrix in matrices:
+        is_same = matrix.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not is_same or not matrix.is_contiguous() or matrix.storage_offset() != end:
+            return None
+        end += matrix.numel()
+    return first.as_strided((sum(map(len, matrices)), first.size(1)), first.stride())
 
 
 def _normed(x_BD: Tensor, norm: Any) -> Tensor:
@@ -250,11 +267,7 @@ def _moved(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 @cache
+@torch.inference_mode(False)  # or else what is made in inference mode could not serve outside of it
 def _own(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """What rows do not see of the slots that they take."""
-    return torch.full((width, width), torch.finfo(dtype).min, dtype=dtype, device=device).fill_diagonal_(0.0)
-
-
-def _lowest(like: Tensor) -> float:
-    """What a score becomes that is not to count; finite, because the kernel subtracts it from itself."""
-    return torch.finfo(like.dtype).min
+    return torch.full((width, width), NEVER, dtype=dtype, device=device).fill_diagonal_(0.0)

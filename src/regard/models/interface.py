@@ -26,7 +26,7 @@ class Autoregressive(Protocol):
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Takes in one token for each sequence; gives logits_BV for the next and the next state.
 
-        The state given is used up; to go on twice from one state, `reorder` makes copies.
+        The state given is used up; to go on twice from one state, `reorder` makes copies (but see `lean`).
         """
         ...
 

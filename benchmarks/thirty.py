@@ -1,0 +1,193 @@
+"""Time to 30 BLEU: Regard beside Hugging Face's Marian and Trainer, both from nothing, on Multi30k, English to German.
+
+    pip install accelerate
+    python benchmarks/thirty.py --data multi30k
+
+Both have a *small* model (3+3 layers, width 256), one vocabulary of 6,000 tokens for both languages, batches of about
+2,000 target tokens of like length, label smoothing and a learning rate that rises for 400 steps and then falls like
+1/√step. Now and then all validation sentences are translated by greedy search, which does not count as training.
+Regard's recipe has its norms before the sublayers and averages its weights; Marian has its norms after them, where high
+rates do not train, so that it comes with a rate of its own. Each runs with one thread, and minutes are those of its
+processor, so that the two may run at the same time, and other work does not count.
+"""
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from harness import machine
+from regard import recipe
+from regard.data.batches import in_batches, pad
+from regard.data.text import pairs
+from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.evaluation import bleu
+from regard.library import load_tensors
+from regard.tasks.translation import Translator
+from regard.training.loop import Training
+from regard.training.report import Report
+
+GOAL, EVERY, VOCABULARY, SIZE, WARMUP, MOST = 30.0, 100, 6000, 128, 400, 4000
+Told = Callable[[int, float, float], bool]
+"""Takes in steps, minutes and BLEU; says whether that is enough."""
+
+
+class Clock:
+    """Processor minutes of training, without what is done while it stands."""
+
+    def __init__(self) -> None:
+        self.minutes, self._since = 0.0, time.process_time()
+
+    def stop(self) -> None:
+        """It stands."""
+        self.minutes += (time.process_time() - self._since) / 60
+
+    def go(self) -> None:
+        """It goes on."""
+        self._since = time.process_time()
+
+
+def files(data: Path, part: str) -> tuple[Path, Path]:
+    """A part of the corpus."""
+    return data / f"{part}.en.gz", data / f"{part}.de.gz"
+
+
+def ours(data: Path, rate: float, told: Told) -> None:
+    """Trains with the recipe for Transformers."""
+    valid = list(pairs(*files(data, "val")))
+    with tempfile.TemporaryDirectory() as run:
+        changes = [
+            'data.{}={{path="{}", target="{}"}}'.format(name, *files(data, part))
+            for name, part in (("train", "train"), ("valid", "val"))
+        ]
+        changes += [
+            f"run={run}/run", f"tokenizer.vocab_size={VOCABULARY}", "model.preset=small", f"train.steps={MOST}",
+            "train.epochs=1000", "train.batch_tokens=2000", f"train.warmup={WARMUP}", f"train.learning_rate={rate}",
+            "train.average=0.99", "threads=1",
+        ]  # fmt: skip
+        training = Training(recipe.read("translate/transformer", changes), Report(Console(quiet=True)))
+        clock = Clock()
+        for step in range(1, MOST + 1):
+            training.advance()
+            if step % EVERY == 0:
+                clock.stop()
+                judge: Any = training.judge
+                load_tensors(judge, training._weights(), "the weights so far")
+                found = Translator(judge, *training.task.tokenizers).translate([a for a, _ in valid], beam=1)
+                if told(step, clock.minutes, score([each[0].text for each in found], valid)):
+                    return
+                clock.go()
+
+
+def theirs(data: Path, rate: float, told: Told) -> None:
+    """Trains Marian with the Trainer."""
+    from transformers import (
+        MarianConfig,
+        MarianMTModel,
+        Seq2SeqTrainer,
+        Seq2SeqTrainingArguments,
+        TrainerCallback,
+    )
+
+    train, valid = (list(pairs(*files(data, part))) for part in ("train", "val"))
+    tokenizer = Tokenizer.train("bpe", VOCABULARY, (text for pair in train for text in pair))
+    model: Any = MarianMTModel(
+        MarianConfig(
+            vocab_size=VOCABULARY, d_model=256, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=1024, decoder_ffn_dim=1024, activation_function="relu",
+            dropout=0.1, scale_embedding=True, pad_token_id=PAD, eos_token_id=END, forced_eos_token_id=None,
+            decoder_start_token_id=BEGIN, max_position_embeddings=512,
+        )
+    )  # fmt: skip
+    examples = [
+        {
+            "input_ids": [*source, END],
+            "attention_mask": [1] * (len(source) + 1),
+            "decoder_input_ids": [BEGIN, *target],
+            "labels": [*target, END],
+        }
+        for source, target in zip(*(tokenizer.encode(side) for side in zip(*train, strict=True)), strict=True)
+    ]
+    read = tokenizer.encode([source for source, _ in valid])
+    clock = Clock()
+
+    class Look(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if state.global_step % EVERY == 0:
+                clock.stop()
+                written = translate(model, tokenizer, read)
+                control.should_training_stop = told(state.global_step, clock.minutes, score(written, valid))
+                clock.go()
+
+    def collate(some: Sequence[Any]) -> dict[str, torch.Tensor]:
+        fill = {"input_ids": PAD, "attention_mask": 0, "decoder_input_ids": PAD, "labels": -100}
+        return {name: pad([example[name] for example in some], number) for name, number in fill.items()}
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = Seq2SeqTrainingArguments(
+            folder, max_steps=MOST, per_device_train_batch_size=SIZE, learning_rate=rate, warmup_steps=WARMUP,
+            lr_scheduler_type="inverse_sqrt", label_smoothing_factor=0.1, use_cpu=True, report_to="none",
+            save_strategy="no", logging_strategy="no", train_sampling_strategy="group_by_length",
+            remove_unused_columns=False, dataloader_pin_memory=False, disable_tqdm=True,
+        )  # fmt: skip
+        Seq2SeqTrainer(model, arguments, collate, train_dataset=examples, callbacks=[Look()]).train()
+
+
+@torch.no_grad()
+def translate(model: Any, tokenizer: Tokenizer, read: Sequence[Sequence[int]]) -> list[str]:
+    """Marian's translations by greedy search."""
+    model.eval()
+    found: dict[int, list[int]] = {}
+    for indices in in_batches([len(tokens) for tokens in read], 2048):
+        source_BS = pad([read[i] for i in indices], PAD, after=END)
+        written = model.generate(source_BS, attention_mask=(source_BS != PAD).long(), num_beams=1, max_new_tokens=60)
+        found |= dict(zip(indices, (tokens[1:] for tokens in written.tolist()), strict=True))
+    model.train()
+    return tokenizer.decode([found[i] for i in range(len(read))])
+
+
+def score(written: list[str], valid: Sequence[tuple[str, str]]) -> float:
+    """BLEU of translations of all validation sentences."""
+    return bleu.score(written, [target for _, target in valid]).bleu
+
+
+def run(name: str, train: Callable[[Path, float, Told], None], data: Path, rate: float) -> None:
+    """One contender, in a process of its own."""
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+
+    def told(step: int, minutes: float, found: float) -> bool:
+        print(f"{name}, rate {rate:g}: step {step}, {minutes:.2f} min, BLEU {found:.1f}", flush=True)
+        return found >= GOAL
+
+    train(data, rate, told)
+
+
+def main() -> None:
+    """Trains both until they are good enough."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
+    parser.add_argument("--rates", type=float, nargs=2, default=(3e-3, 1e-3), help="Regard's and Marian's")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    print(machine())
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=run, args=(name, train, options.data, rate))
+        for (name, train), rate in zip((("Regard", ours), ("Marian", theirs)), options.rates, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+
+if __name__ == "__main__":
+    main()

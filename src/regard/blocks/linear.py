@@ -3,7 +3,7 @@
 A step of decoding multiplies a matrix with one vector, or a few, and what it costs is to read the matrix. torch does so
 in one thread, and slowly. Here a large matrix, which lies column by column (see `laid_out`), is shared: each thread
 gets a part of its rows, as a batch of smaller products. With a small one, the product is turned round, Y = W Xᵀ, which
-the CPU's library does twice as fast. The numbers are the same in the end.
+the CPU's library does faster. The numbers are the same in the end.
 """
 
 import torch

@@ -26,6 +26,7 @@ from regard.recipe import read
 from regard.training.loop import Training
 from regard.training.report import Report
 Training(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
+assert not torch.distributed.is_initialized()  # or else Python aborts now and then as it ends
 """
 SHARD = "train.shard=true"
 SMALL = [

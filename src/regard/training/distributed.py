@@ -6,6 +6,7 @@ each its rank.
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -52,6 +53,14 @@ class Group:
         """Until all are here."""
         if self.world > 1:
             dist.barrier()
+
+    def leave(self) -> None:
+        """Parts from the others once all are here."""
+        if dist.is_initialized():
+            self.wait()
+            # torch's threads let go of the last tensors only now, and abort a process whose Python has ended by then
+            time.sleep(0.5)
+            dist.destroy_process_group()
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """Replaces tensors by their sums over all processes, in one exchange for each dtype."""

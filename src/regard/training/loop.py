@@ -218,7 +218,7 @@ class Training:
             self._draw_curves()
         if self.config.average_last:
             self._try_mean_of_last()
-        self.group.wait()
+        self.group.leave()
         return self.run / "model"
 
     def _try_mean_of_last(self) -> None:

@@ -1,8 +1,10 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import assert_same, attention_inputs, seeds, sizes
+from regard.blocks import attend as module
 from regard.blocks import masks
 from regard.blocks.attend import attend, attend_explicitly, weigh
 from regard.blocks.attention import Cache, MultiHeadAttention
@@ -34,6 +36,16 @@ def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float64(inputs) ->
 @given(attention_inputs(torch.float32))
 def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float32(inputs) -> None:
     assert_agree(inputs)
+
+
+@given(attention_inputs(torch.float64), st.booleans())
+def test_torch_s_kernel_which_serves_many_keys_agrees_too(inputs, is_causal) -> None:
+    query, key, value, allowed, scale = inputs
+    if is_causal and query.size(2) <= key.size(2):
+        allowed = masks.causal(query.size(2), key.size(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW", -1)
+        assert_agree((query, key, value, allowed, scale))
 
 
 @given(attention_inputs(torch.float64))

@@ -1,29 +1,85 @@
 """The attention core: Attention(Q, K, V) = softmax(Q Kᵀ · scale) V  (Vaswani et al. 2017, eq. 1).
 
-This is the only place where softmax meets scores. `attend` takes torch's fused kernel and never forms the weights;
-`attend_explicitly` forms them; `weigh` serves scores that are not dot products. All agree in outputs and gradients. A
-query that may see nothing gets zeros, not NaN.
+This is the only place where softmax meets scores. `attend` takes the fastest way: torch's fused kernel, which never
+forms the weights, or, for few keys on a CPU, batches of small products. `attend_explicitly` gives the weights, too;
+`weigh` serves scores that are not dot products. All agree in outputs and gradients. A query that may see nothing gets
+zeros, not NaN.
 
 Models hold the core as a module, `Attend` or `Weigh`, because torch's hooks on it are how `capture` looks at attention
 and `intervene` changes it.
 """
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from regard.blocks import masks
 from regard.blocks.shapes import expect
 
+FEW = 128  # keys; with more, the fused kernel is as fast and needs less memory
+
 
 def attend(
     query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """What each query finds, by the fused kernel. `scale` is 1/√K unless given."""
+    """What each query finds, without a look at the weights. `scale` is 1/√K unless given."""
     check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
+    if _are_few(query_BHTK, key_BHSK):
+        scale = query_BHTK.size(-1) ** -0.5 if scale is None else scale
+        return cast(Tensor, _FewKeys.apply(query_BHTK, key_BHSK, value_BHSE, allowed, scale))  # type: ignore[no-untyped-call]
     if allowed is not None and masks.is_causal(allowed):  # the kernel then leaves out what is not seen
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, is_causal=True, scale=scale)
     return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=allowed, scale=scale)
+
+
+def _are_few(query_BHTK: Tensor, key_BHSK: Tensor) -> bool:
+    """Whether small products are faster than the kernel; not while a graph is exported, which has no place for them."""
+    (batch, _, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
+    on_cpu = query_BHTK.device.type == "cpu" and query_BHTK.dtype in (torch.float32, torch.float64)
+    return on_cpu and batch > 1 and queries > 1 and keys <= FEW and not torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+
+
+class _FewKeys(torch.autograd.Function):
+    """Attention with its weights kept for the backward pass, as products of N = B · H small matrices."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float
+    ) -> Tensor:
+        (batch, heads, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
+        query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
+        if allowed is None:
+            scores_NTS = query_NTK.new_empty(batch * heads, queries, keys)
+        else:
+            # the lowest finite number, as in `weigh`
+            hidden = query_NTK.new_zeros(allowed.shape).masked_fill_(~allowed, torch.finfo(query_NTK.dtype).min)
+            scores_NTS = hidden.expand(batch, heads, queries, keys).contiguous().flatten(0, 1)
+        scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if allowed is None else 1, alpha=scale)
+        weights_NTS = scores_NTS.softmax(-1)
+        if allowed is not None and not bool((sees := allowed.any(-1, keepdim=True)).all()):
+            weights_NTS.view(batch, heads, queries, keys).mul_(sees)
+        ctx.save_for_backward(query_NTK, key_NSK, value_NSE, weights_NTS)
+        ctx.scale = scale
+        return torch.bmm(weights_NTS, value_NSE).view(batch, heads, queries, value_NSE.size(2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_BHTE: Tensor) -> tuple[Tensor | None, ...]:
+        query_NTK, key_NSK, value_NSE, weights_NTS = ctx.saved_tensors
+        upstream_NTE = upstream_BHTE.flatten(0, 1)
+        # ∂softmax: weights ⊙ (∂weights − Σ_s weights ⊙ ∂weights)
+        weights_gradient_NTS = torch.bmm(upstream_NTE, value_NSE.mT)
+        scores_gradient_NTS = torch._softmax_backward_data(weights_gradient_NTS, weights_NTS, -1, weights_NTS.dtype)
+        scores_gradient_NTS.mul_(ctx.scale)
+        gradients = (
+            torch.bmm(scores_gradient_NTS, key_NSK),
+            torch.bmm(scores_gradient_NTS.mT, query_NTK),
+            torch.bmm(weights_NTS.mT, upstream_NTE),
+        )
+        return (*(x.view(*upstream_BHTE.shape[:2], *x.shape[1:]) for x in gradients), None, None)
 
 
 def attend_explicitly(

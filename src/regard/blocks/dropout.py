@@ -31,12 +31,19 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
         # 8 bytes a draw; from the lowest number on, because without it the sign bit would always be 0
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
-        ctx.save_for_backward(kept)
-        ctx.scale = 256 / (256 - threshold)
-        return torch.where(kept, x, 0.0).mul_(ctx.scale)
+        chance = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        ctx.save_for_backward(chance)
+        ctx.threshold = threshold
+        return _thinned(x, chance, threshold)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return torch.where(kept, upstream, 0.0).mul_(ctx.scale), None
+        (chance,) = ctx.saved_tensors
+        return _thinned(upstream, chance, ctx.threshold), None
+
+
+def _thinned(x: Tensor, chance: Tensor, threshold: int) -> Tensor:
+    """x where the byte beside it reaches the threshold."""
+    # written as numbers, which are several times as fast to make and to multiply with as truth values
+    kept = torch.ge(chance, threshold, out=torch.empty_like(x))
+    return kept.mul_(256 / (256 - threshold)).mul_(x)

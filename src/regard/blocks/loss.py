@@ -62,28 +62,36 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for begin in range(0, x_ND.size(0), ROWS):
             rows = slice(begin, begin + ROWS)
             logits_NV = F.linear(x_ND[rows], weight_VD, bias_V)
-            at_target_N1 = target_N[rows, None]
-            log_sum_N1 = logits_NV.logsumexp(1, keepdim=True)
-            loss = (log_sum_N1 - logits_NV.gather(1, at_target_N1)).sum()
-            plain += loss
-            smooth += (1 - smoothing) * loss
-            if smoothing:
-                smooth += smoothing * (log_sum_N1.sum() - logits_NV.mean(1).sum())
+            target_N1 = target_N[rows, None]
+            at_target_N1, highest_N1 = logits_NV.gather(1, target_N1), logits_NV.amax(1, keepdim=True)
             if counts:
-                hits += (logits_NV.argmax(1) == target_N[rows]).sum()
-            # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, in place of the logits
-            gradient_NV = logits_NV.sub_(log_sum_N1).exp_()
-            if smoothing:
-                gradient_NV -= smoothing / weight_VD.size(0)
-            gradient_NV.scatter_add_(
-                1, at_target_N1, gradient_NV.new_full((1, 1), smoothing - 1).expand_as(at_target_N1)
-            )
+                hits += (at_target_N1 == highest_N1).sum()
+            # in place of the logits: softmax times a sum for each row, by which the products below are divided instead
+            softmax_NV = logits_NV.sub_(highest_N1).exp_()
+            sum_N1 = softmax_NV.sum(1, keepdim=True)
+            log_sum_N1 = highest_N1 + sum_N1.log()
+            plain += (log_sum_N1 - at_target_N1).sum()
+            smooth += (log_sum_N1 - (1 - smoothing) * at_target_N1).sum()
+            # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, of which the last is for all rows together, below
+            gradient_NV = softmax_NV.scatter_add_(1, target_N1, sum_N1 * (smoothing - 1))
             if x_gradient is not None:
-                torch.mm(gradient_NV, weight_VD, out=x_gradient[rows])
+                torch.mm(gradient_NV, weight_VD, out=x_gradient[rows]).div_(sum_N1)
             if weight_gradient is not None:
-                weight_gradient.addmm_(gradient_NV.mT, x_ND[rows])
+                weight_gradient.addmm_(gradient_NV.mT, x_ND[rows] / sum_N1)
             if bias_gradient is not None:
-                bias_gradient += gradient_NV.sum(0)
+                bias_gradient.addmv_(gradient_NV.mT, sum_N1[:, 0].reciprocal())
+        if smoothing:
+            # the mean of all logits of a row is a product with the mean of all weights
+            x_sum_D, weight_mean_D = x_ND.sum(0), weight_VD.mean(0)
+            smooth -= smoothing * (x_sum_D @ weight_mean_D)
+            if bias_V is not None:
+                smooth -= smoothing * len(x_ND) * bias_V.mean()
+            if x_gradient is not None:
+                x_gradient -= smoothing * weight_mean_D
+            if weight_gradient is not None:
+                weight_gradient -= smoothing / len(weight_VD) * x_sum_D
+            if bias_gradient is not None:
+                bias_gradient -= smoothing / len(weight_VD) * len(x_ND)
         ctx.save_for_backward(x_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(plain, hits)
         return smooth, plain, hits

@@ -29,12 +29,13 @@ from regard.data.words import Words
 from regard.decoding.lean import join
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
+from regard.memory import give_back
 from regard.models.bert import BertConfig, NoHead, PretrainingHead
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
-from regard.models.gpt2 import Gpt2, Gpt2Config
+from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.transformer import TransformerConfig
 from regard.tasks.classification import Classifier
 from regard.tasks.completion import Completer
 from regard.tasks.encoding import Encoder
@@ -350,8 +351,8 @@ def _lay_out(model: nn.Module) -> None:
     matrices = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear | TokenEmbedding)}
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = laid_out(tensor.data) if id(tensor) in matrices else tensor.data.clone()
-    if isinstance(model, Transformer | Gpt2):
-        join(model)
+    join(model)
+    give_back()
 
 
 def load_as(

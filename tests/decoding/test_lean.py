@@ -33,6 +33,16 @@ def make(name: str, seed: int) -> Any:
     return randomise(MODELS[name].build()).eval()
 
 
+def step_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[Any]:
+    """Both take the same tokens, and must say the same."""
+    tokens_B = torch.randint(1, 11, (rows,))
+    (expected_BV, expected), (got_BV, got) = (
+        each.step(tokens_B, state) for each, state in zip((model, leaner), states, strict=True)
+    )
+    assert_same(got_BV, expected_BV)
+    return [expected, got]
+
+
 @st.composite
 def moves(draw: Any, rows: int) -> list[list[int]]:
     """Which rows go on, time and again: beams whose rows change places, sentences that leave, rows that are added."""
@@ -62,11 +72,8 @@ def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
         expected, got = model.start(inputs), leaner.start(inputs)
         assert isinstance(got, LeanState)
         for index in moves:
-            expected, got = (state.reorder(torch.tensor(index)) for state in (expected, got))
-            tokens_B = torch.randint(1, 11, (len(index),))
-            expected_BV, expected = model.step(tokens_B, expected)
-            got_BV, got = leaner.step(tokens_B, got)
-            assert_same(got_BV, expected_BV)
+            states = [state.reorder(torch.tensor(index)) for state in (expected, got)]
+            expected, got = step_alike(model, leaner, states, len(index))
 
 
 @models
@@ -76,12 +83,9 @@ def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
     inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
     rows = torch.tensor([0, 0, 0, 1, 1, 1])
     with torch.no_grad():
-        expected, got = (each.start(inputs).reorder(rows) for each in (model, leaner))
+        states = [each.start(inputs).reorder(rows) for each in (model, leaner)]
         for _ in range(3 * module.ROOM):
-            tokens_B = torch.randint(1, 11, (6,))
-            expected_BV, expected = model.step(tokens_B, expected)
-            got_BV, got = leaner.step(tokens_B, got)
-            assert_same(got_BV, expected_BV)
+            states = step_alike(model, leaner, states, len(rows))
 
 
 @models
@@ -90,12 +94,26 @@ def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> No
     inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
     leaner = lean(model)
     with torch.no_grad():
-        state = leaner.start(inputs)
+        state = leaner.start(inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
         block = state.block
-        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([0, 0, 1, 1])))
-        state = state.reorder(torch.tensor([1, 0, 3, 3]))
+        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([1, 0, 3, 3])))
     assert state.block is block
     assert state.width == 2
+
+
+@models
+def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
+    model, tokens = make(name, 1), 2 * module.ROOM
+    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    leaner, blocks = lean(model, tokens), set()
+    with torch.no_grad():
+        state = leaner.start(inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        for _ in range(tokens):
+            _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
+            blocks.add(state.block.data_ptr())
+    assert len(blocks) == 1
+    assert state.block.size(4) <= (3 if name == "gpt2" else 0) + 2 * (tokens + 1)
 
 
 def test_too_many_rows_of_a_sentence_go_on_alone() -> None:

@@ -6,33 +6,16 @@ from torch import Tensor
 
 from helpers import assert_same, padded_tokens, randomise
 from regard.blocks.positions import Sinusoidal
-from regard.interop.marian import PARTS
+from regard.interop.marian import PARTS, write_config
 from regard.models.transformer import Transformer, TransformerConfig
 
 transformers = pytest.importorskip("transformers")
 
 
 def ours_and_marian(config: TransformerConfig) -> tuple[Transformer, torch.nn.Module]:
-    shared = config.source_vocab_size is None
-    marian_config = transformers.MarianConfig(
-        vocab_size=config.source_vocab_size or config.vocab_size,
-        decoder_vocab_size=config.vocab_size,
-        share_encoder_decoder_embeddings=shared,
-        tie_word_embeddings=config.tied,
-        d_model=config.width,
-        encoder_layers=config.encoder_layers,
-        decoder_layers=config.decoder_layers,
-        encoder_attention_heads=config.heads,
-        decoder_attention_heads=config.heads,
-        encoder_ffn_dim=config.ff_width,
-        decoder_ffn_dim=config.ff_width,
-        max_position_embeddings=32,
-        activation_function=config.activation,
-        scale_embedding=True,
-        dropout=0.0,
-        pad_token_id=config.pad_id,
-        eos_token_id=1,
-        decoder_start_token_id=config.pad_id,
+    changes = {"max_position_embeddings": 32, "dropout": 0.0, "pad_token_id": config.pad_id, "eos_token_id": 1}
+    marian_config = transformers.MarianConfig.from_dict(
+        {**write_config(config), **changes, "decoder_start_token_id": config.pad_id}
     )
     marian = randomise(transformers.MarianMTModel(marian_config)).eval()
     positions = Sinusoidal(config.width, split=True)(torch.zeros(1, 32, config.width, dtype=torch.float64))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
+TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.decoding.hypothesis import Hypothesis, forced
+from regard.decoding.hypothesis import NEVER, Hypothesis, forced
 from regard.models.interface import Autoregressive
 
-NEVER = float("-inf")
 BLOCK = 64  # tokens of which the best one is found first
 Candidate = tuple[float, float, int, int]
 """A way to go on: its total, the token's log-probability, the number of the row in its beam, the token."""
@@ -33,17 +32,14 @@ class Row(NamedTuple):
     """That of all tokens so far; `NEVER` in a row that only keeps the batch in shape."""
     before: Optional["Row"] = None
 
-    def chain(self) -> Iterator["Row"]:
-        """The rows that it continues, itself first, but for the one that begins."""
-        row = self
-        while row.before is not None:
-            yield row
-            row = row.before
-
     def ended(self, log: float, score: float, cut: bool) -> Hypothesis:
         """What it is once an end of this log-probability has come after it."""
-        rows = tuple(self.chain())[::-1]
-        return Hypothesis(tuple(row.token for row in rows), (*(row.log for row in rows), log), score, cut)
+        row, tokens, logs = self, [], [log]
+        while row.before is not None:  # the one that begins is no token of the text
+            tokens.append(row.token)
+            logs.append(row.log)
+            row = row.before
+        return Hypothesis(tuple(tokens[::-1]), tuple(logs[::-1]), score, cut)
 
 
 @dataclass(frozen=True)

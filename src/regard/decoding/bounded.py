@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.decoding.hypothesis import NEVER
 from regard.models.interface import Autoregressive
 
 
@@ -46,13 +47,12 @@ class Bounded:
 
     def step(self, tokens_B: Tensor, state: BoundedState) -> tuple[Tensor, BoundedState]:
         """Takes in one token of each text; gives logits for the next one."""
-        never = float("-inf")
         if not state.left:
-            logits_BV = torch.full((len(tokens_B), max(self.vocab_size, self.end + 1)), never, device=tokens_B.device)
+            logits_BV = torch.full((len(tokens_B), max(self.vocab_size, self.end + 1)), NEVER, device=tokens_B.device)
             logits_BV[:, self.end] = 0.0
             return logits_BV, state
         logits_BV, inner = self.model.step(tokens_B, state.inner)
         logits_BV = logits_BV[:, : self.vocab_size]
         if self.end >= self.vocab_size:
-            logits_BV = torch.nn.functional.pad(logits_BV, (0, 1), value=never)
+            logits_BV = torch.nn.functional.pad(logits_BV, (0, 1), value=NEVER)
         return logits_BV, BoundedState(inner, state.left - 1)

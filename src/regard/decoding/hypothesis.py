@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+NEVER = float("-inf")  # log-probability of what cannot be
+
 
 @dataclass(frozen=True)
 class Hypothesis:

@@ -21,18 +21,22 @@ from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.linear import linear
 from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Rotary
+from regard.decoding.hypothesis import NEVER
 from regard.models.gpt2 import Gpt2
 from regard.models.interface import Autoregressive
 from regard.models.transformer import Transformer
 
-NEVER = float("-inf")
 WIDEST = 8  # rows of a sentence; more of them would look at too much that they do not see
-ROOM = 16  # tokens that there is room for, at least, when the block grows; else it grows by a quarter
+ROOM = 16  # tokens that there is room for, at least, when the block grows, if nobody knows better
 
 
-def lean(model: Autoregressive) -> Autoregressive:
-    """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too."""
-    return Lean(model) if isinstance(model, Transformer | Gpt2) else model
+def lean(model: Autoregressive, room: int = ROOM) -> Autoregressive:
+    """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too.
+
+    Args:
+        room: the tokens that will be written, if that is known; then nothing that they are kept in has to grow.
+    """
+    return Lean(model, room) if isinstance(model, Transformer | Gpt2) else model
 
 
 @dataclass
@@ -46,6 +50,8 @@ class LeanState:
     """W."""
     block: Tensor
     """L2NHSK: keys and values of each layer, in as many slots as there is room for."""
+    room: int
+    """Tokens that there is room for, at least, when it grows; else it grows by a quarter."""
     slots: int
     """How many are taken: one for each token that all rows of a sentence share, W for each of the others."""
     unseen: Tensor | None
@@ -76,10 +82,10 @@ class LeanState:
                 self.memory_unseen = self.memory_unseen.index_select(0, sentence_N)
         self.width = width
         if width == 1 and self.unseen is not None:
-            self._part()
+            self._go_apart()
         return self
 
-    def _part(self) -> None:
+    def _go_apart(self) -> None:
         """Leaves each sentence, which is one row by now, only the slots that it sees."""
         assert self.unseen is not None
         slot_NT = (self.unseen[:, 0, 0, : self.slots] == 0).nonzero()[:, 1].view(len(self.unseen), self.length)
@@ -90,10 +96,10 @@ class LeanState:
         """Takes a slot for one more token of each row, which only that row sees."""
         start, stop = self.slots, self.slots + self.width
         if stop > self.block.size(4):
-            room = stop + max(ROOM * self.width, stop // 4)
-            self.block = _moved(self.block[..., :start, :], (*self.block.shape[:4], room, self.block.size(5)))
+            room = stop + max(self.room * self.width, stop // 4)
+            self.block = _with_room(self.block[..., :start, :], (*self.block.shape[:4], room, self.block.size(5)))
             if self.unseen is not None:
-                self.unseen = _moved(self.unseen[..., :start], (*self.unseen.shape[:3], room))
+                self.unseen = _with_room(self.unseen[..., :start], (*self.unseen.shape[:3], room))
         if self.unseen is not None:
             self.unseen[..., start:stop] = _own(self.width, self.unseen.dtype, self.unseen.device)
         self.length, self.slots = self.length + 1, stop
@@ -102,8 +108,8 @@ class LeanState:
 class Lean:
     """A decoder with the weights of a model, which does the work itself where someone looks into it."""
 
-    def __init__(self, model: Transformer | Gpt2) -> None:
-        self.model = model
+    def __init__(self, model: Transformer | Gpt2, room: int = ROOM) -> None:
+        self.model, self.room = model, room
         body: Any = model if isinstance(model, Gpt2) else model.decoder
         self.embedding = model.tokens if isinstance(model, Gpt2) else model.target_embedding
         self.positions, self.blocks, self.norm = body.positions, body.layers, body.norm
@@ -115,17 +121,17 @@ class Lean:
             return state
         layers = [Layer(layer) for layer in self.blocks]
         first, length = layers[0], state.caches[0].length
-        shape = len(layers), 2, len(inputs), first.heads, length + ROOM, first.width
-        block = self.embedding.weight.new_zeros(shape)
+        shape = len(layers), 2, len(inputs), first.heads, length, first.width
+        block = self.embedding.weight.new_empty(shape)
         for layer, before in zip(block, state.caches, strict=True):
             if length:
                 layer[..., :length, :] = torch.stack([x_BHSK[:, :, :length] for x_BHSK in before.buffer])
         if isinstance(self.model, Gpt2):
-            return LeanState(layers, length, 1, block, length, None, (), None)
+            return LeanState(layers, length, 1, block, self.room, length, None, (), None)
         memory, unseen = state.memory, None
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
-        return LeanState(layers, length, 1, block, length, None, memory.layers, unseen)
+        return LeanState(layers, length, 1, block, self.room, length, None, memory.layers, unseen)
 
     def _is_plain(self) -> bool:
         """Whether its numbers are those of its layers' formulas: no dropout, gradient, norm over a batch, or hook."""
@@ -149,10 +155,10 @@ class Lean:
         new = state.block[..., start : state.slots, :].unbind()
         unseen = None if state.unseen is None else state.unseen[..., : state.slots]
         for i, layer in enumerate(state.layers):
-            x_BD = layer.look_back(x_BD, seen[i], new[i], unseen, state.length - 1)
+            x_BD = layer.attention(x_BD, seen[i], new[i], unseen, state.length - 1)
             if state.memory:
-                x_BD = layer.look_across(x_BD, state.memory[i], state.memory_unseen)
-            x_BD = layer.think(x_BD)
+                x_BD = layer.cross(x_BD, state.memory[i], state.memory_unseen)
+            x_BD = layer.feedforward(x_BD)
         if self.norm is not None:
             x_BD = _normed(x_BD, self.norm)
         return linear(x_BD, *self.model.output_parameters()), state
@@ -168,21 +174,21 @@ class Layer:
         self.joined = _joined(attention)
         self.rotary = attention.rotary
         self.out = attention.out.weight, attention.out.bias
-        self.norms: list[Any] = [layer.attention_residual.norm, layer.feedforward_residual.norm]
+        self.attention_norm, self.feedforward_norm = layer.attention_residual.norm, layer.feedforward_residual.norm
         self.is_before = layer.attention_residual.placement == "pre"
         if isinstance(layer, DecoderLayer):
-            self.ask = layer.cross.query.weight, layer.cross.query.bias
-            self.tell, self.cross_scale = (layer.cross.out.weight, layer.cross.out.bias), layer.cross.scale
-            self.norms.append(layer.cross_residual.norm)
+            self.cross_query = layer.cross.query.weight, layer.cross.query.bias
+            self.cross_out, self.cross_scale = (layer.cross.out.weight, layer.cross.out.bias), layer.cross.scale
+            self.cross_norm = layer.cross_residual.norm
         self.inner, self.outer = (ff.inner.weight, ff.inner.bias), (ff.outer.weight, ff.outer.bias)
         self.activation = ff.activation
 
-    def look_back(
+    def attention(
         self, x_BD: Tensor, seen_2NHSK: Tensor, new_2NHWK: Tensor, unseen: Tensor | None, position: int
     ) -> Tensor:
         """x, after it has looked at the tokens so far, its own among them, whose keys and values go into `new`."""
         _, count, heads, rows, width = new_2NHWK.shape
-        made_B3D = linear(self._before(x_BD, 0), *self.joined)
+        made_B3D = linear(self._before(x_BD, self.attention_norm), *self.joined)
         if self.rotary is not None:
             made_B3D = self._turned(made_B3D, self.rotary, position)
         made_3NHWK = made_B3D.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
@@ -190,26 +196,26 @@ class Layer:
         found_NHWK = F.scaled_dot_product_attention(
             made_3NHWK[0], seen_2NHSK[0], seen_2NHSK[1], attn_mask=unseen, scale=self.scale
         )
-        return self._after(x_BD, linear(_rows(found_NHWK), *self.out), 0)
+        return self._after(x_BD, linear(_rows(found_NHWK), *self.out), self.attention_norm)
 
-    def look_across(self, x_BD: Tensor, memory: KeyValue, unseen: Tensor | None) -> Tensor:
+    def cross(self, x_BD: Tensor, memory: KeyValue, unseen: Tensor | None) -> Tensor:
         """x, after it has looked at the source."""
-        query_BD = linear(self._before(x_BD, 2), *self.ask)
+        query_BD = linear(self._before(x_BD, self.cross_norm), *self.cross_query)
         query_NHWK = query_BD.view(len(memory.key_BHSK), -1, self.heads, self.width).transpose(1, 2)
         found_NHWK = F.scaled_dot_product_attention(query_NHWK, *memory, attn_mask=unseen, scale=self.cross_scale)
-        return self._after(x_BD, linear(_rows(found_NHWK), *self.tell), 2)
+        return self._after(x_BD, linear(_rows(found_NHWK), *self.cross_out), self.cross_norm)
 
-    def think(self, x_BD: Tensor) -> Tensor:
+    def feedforward(self, x_BD: Tensor) -> Tensor:
         """x, after the feed-forward network."""
-        hidden_BF = self.activation(linear(self._before(x_BD, 1), *self.inner))
-        return self._after(x_BD, linear(hidden_BF, *self.outer), 1)
+        hidden_BF = self.activation(linear(self._before(x_BD, self.feedforward_norm), *self.inner))
+        return self._after(x_BD, linear(hidden_BF, *self.outer), self.feedforward_norm)
 
-    def _before(self, x_BD: Tensor, which: int) -> Tensor:
-        return _normed(x_BD, self.norms[which]) if self.is_before else x_BD
+    def _before(self, x_BD: Tensor, norm: Any) -> Tensor:
+        return _normed(x_BD, norm) if self.is_before else x_BD
 
-    def _after(self, x_BD: Tensor, said_BD: Tensor, which: int) -> Tensor:
+    def _after(self, x_BD: Tensor, said_BD: Tensor, norm: Any) -> Tensor:
         x_BD = x_BD + said_BD
-        return x_BD if self.is_before else _normed(x_BD, self.norms[which])
+        return x_BD if self.is_before else _normed(x_BD, norm)
 
     def _turned(self, made_B3D: Tensor, rotary: Rotary, position: int) -> Tensor:
         """Query and key, turned by their position, which is that of all rows; the value as it is."""
@@ -218,9 +224,9 @@ class Layer:
         return torch.cat((turned_BHTK.flatten(1), value_BD), dim=1)
 
 
-def join(model: Transformer | Gpt2) -> None:
+def join(model: nn.Module) -> None:
     """Lays the matrices of query, key and value side by side in memory, so that they are one product without a copy."""
-    for layer in Lean(model).blocks:
+    for layer in Lean(model).blocks if isinstance(model, Transformer | Gpt2) else ():
         parts = layer.attention.query, layer.attention.key, layer.attention.value
         # by rows, so that each of the three lies in one piece, as optimizers expect it
         whole_3DD = torch.cat([part.weight.detach() for part in parts])
@@ -259,7 +265,7 @@ def _rows(found_NHWK: Tensor) -> Tensor:
     return found_NHWK.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _moved(x: Tensor, shape: Sequence[int]) -> Tensor:
+def _with_room(x: Tensor, shape: Sequence[int]) -> Tensor:
     """A copy in the corner of a larger tensor."""
     larger = x.new_empty(shape)
     larger[tuple(map(slice, x.shape))] = x

@@ -104,6 +104,35 @@ def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
     )
 
 
+def write_config(config: TransformerConfig) -> dict[str, Any]:
+    """What Marian calls a shape of ours."""
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "vocab_size": config.source_vocab_size or config.vocab_size,
+        "decoder_vocab_size": config.vocab_size,
+        "share_encoder_decoder_embeddings": config.source_vocab_size is None and config.tied,
+        "tie_word_embeddings": config.tied,
+        "d_model": config.width,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.ff_width,
+        "decoder_ffn_dim": config.ff_width,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "max_position_embeddings": config.context,
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "pad_token_id": PAD,
+        "decoder_start_token_id": BEGIN,
+        "eos_token_id": END,
+        "forced_eos_token_id": None,
+        "bos_token_id": None,
+    }
+
+
 class Order:
     """Which of Marian's tokens each of ours is."""
 
@@ -237,32 +266,7 @@ def write(
     bias = weights.get("output_bias", torch.zeros(config.vocab_size))
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
     write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
-    about = {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "vocab_size": config.source_vocab_size or config.vocab_size,
-        "decoder_vocab_size": config.vocab_size,
-        "share_encoder_decoder_embeddings": config.source_vocab_size is None and config.tied,
-        "tie_word_embeddings": config.tied,
-        "d_model": config.width,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.heads,
-        "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": config.ff_width,
-        "decoder_ffn_dim": config.ff_width,
-        "activation_function": config.activation,
-        "dropout": config.dropout,
-        "max_position_embeddings": config.context,
-        "scale_embedding": True,
-        "static_position_embeddings": True,
-        "pad_token_id": PAD,
-        "decoder_start_token_id": BEGIN,
-        "eos_token_id": END,
-        "forced_eos_token_id": None,
-        "bos_token_id": None,
-    }
-    write_json(folder / "config.json", about)
+    write_json(folder / "config.json", write_config(config))
     generation = {"pad_token_id": PAD, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
     write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
     _write_tokenizers(folder, source, target)

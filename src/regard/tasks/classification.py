@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.data.batches import TOKENS
 from regard.data.labelled import LabelledBatch
 from regard.data.pretraining import IGNORED
 from regard.explain.reading import Reading, Stream
@@ -66,7 +67,7 @@ class Classifier(Encoder):
 
     @torch.no_grad()
     def classify(
-        self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = 4096
+        self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = TOKENS
     ) -> list[Verdict]:
         """A verdict for each text, or for each with its second."""
         encoded = self.encode(texts, seconds)

@@ -167,7 +167,8 @@ class Completer(Looked):
             raise ValueError(f"at least one token is to be written, not {tokens}")
         if overflow not in get_args(Overflow):
             raise ValueError(f"overflow is 'error' or 'slide', not {overflow!r}")
-        model, context = lean(self.model), self.model.limit
+        context = self.model.limit
+        model = lean(self.model, min(tokens, context))
         if self._slides(read, tokens):
             if overflow == "error":
                 raise ValueError(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data import sequences
-from regard.data.batches import in_batches
+from regard.data.batches import TOKENS, in_batches
 from regard.data.sequences import Encoded
 from regard.data.wordpiece import END, WordPiece
 from regard.explain.reading import Grown, Reading, Saying, Stream
@@ -45,7 +45,7 @@ class Encoder(Looked):
         join: Join = "mean",
         pool: Pool = "mean",
         normalise: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int = TOKENS,
     ) -> Tensor:
         """A vector for each text, also for an empty one, of which the marks are left.
 

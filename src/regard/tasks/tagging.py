@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import in_batches
+from regard.data.batches import TOKENS, in_batches
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import in_pieces, stacked
 from regard.data.words import Words
@@ -57,7 +57,7 @@ class PieceTagger(Encoder):
         return self.model.config.head.labels
 
     @torch.no_grad()
-    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = 4096) -> list[list[str | None]]:
+    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = TOKENS) -> list[list[str | None]]:
         """The tags of sentences of words; None for words beyond what the model can take."""
         pieces = in_pieces(self.tokenizer, given, self.model.limit)
         result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
-from regard.data.batches import in_batches, pad
+from regard.data.batches import TOKENS, in_batches, pad
 from regard.data.parallel import PairBatch, pair_batch
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
@@ -83,7 +83,7 @@ class Translator(Looked):
         prefixes: Sequence[str] = (),
         align: bool = False,
         scores: bool = True,
-        batch_tokens: int = 2048,
+        batch_tokens: int = 8192,
     ) -> list[list[Translation]]:
         """For each text its `n_best` translations, best first. Texts of like length are translated together.
 
@@ -107,7 +107,7 @@ class Translator(Looked):
         seed: int = 1,
         prefixes: Sequence[str] = (),
         align: bool = False,
-        batch_tokens: int = 2048,
+        batch_tokens: int = 8192,
     ) -> list[list[Translation]]:
         """For each text so many translations, drawn by their probability: other words each time, same seed same words.
 
@@ -223,7 +223,7 @@ class Translator(Looked):
         return Reading(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
 
     @torch.no_grad()
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[float]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = TOKENS) -> list[float]:
         """The log-probability of each target, given its source."""
         encoded = list(zip(self.source.encode(sources), self.target.encode(targets), strict=True))
         scores = [0.0] * len(encoded)

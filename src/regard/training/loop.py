@@ -18,13 +18,13 @@ from torch.distributed.tensor import DTensor
 from regard import library
 from regard.data.batches import Batch, Position
 from regard.folders import write_tensors
+from regard.memory import keep_memory, peak
 from regard.recipe import Recipe, TrainConfig
 from regard.training import checkpoint
 from regard.training.claim import claim
 from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.machine import threads
-from regard.training.memory import keep_memory, peak
 from regard.training.meter import Forecast, Meter, forecast, look_back
 from regard.training.products import limit
 from regard.training.recompute import recompute

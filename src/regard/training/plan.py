@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from regard.memory import peak
 from regard.recipe import Recipe
 from regard.training import checkpoint
 from regard.training.loop import Training
-from regard.training.memory import peak
 from regard.training.meter import WARM_UP
 from regard.training.report import Report
 

@@ -6,7 +6,7 @@ import pytest
 
 SCRIPT = """
 import resource, sys, torch
-from regard.training.memory import keep_memory
+from regard.memory import keep_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_memory()
@@ -26,3 +26,25 @@ def test_memory_that_is_kept_makes_no_page_faults() -> None:
         for how in ("keep", "return")
     }
     assert faults["keep"] < faults["return"] / 10
+
+
+FREED = """
+import re, torch
+from pathlib import Path
+from regard.memory import give_back
+
+def resident():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+blocks = [torch.ones(20_000) for _ in range(2000)]
+del blocks[:-1]  # what lies above the free ones keeps them from being given back
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to give memory back")
+def test_what_is_free_is_given_back() -> None:
+    found = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    assert int(found.stdout) > 50_000  # kilobytes, of 160,000 that were free

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import regard
-from harness import interleave, machine
+from harness import interleave, machine, multi30k
 from regard import recipe
 from regard.data.text import pairs
 from regard.evaluation import bleu
@@ -53,11 +53,7 @@ def folder(model: str, rate: float) -> Path:
 
 def recipe_of(model: str, data: Path) -> list[str]:
     """The recipe of a model, and what is changed in it."""
-    files = [
-        f'data.{part}={{path="{data / name}.en.gz", target="{data / name}.de.gz"}}'
-        for part, name in (("train", "train"), ("valid", "val"))
-    ]
-    return [*MODELS[model], *SAME, *files, "train.epochs=1000"]
+    return [*MODELS[model], *SAME, *multi30k(data), "train.epochs=1000"]
 
 
 def speeds(data: Path) -> dict[str, float]:

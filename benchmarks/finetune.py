@@ -2,10 +2,11 @@
 
     python benchmarks/finetune.py --model all-MiniLM-L6-v2 --data glue --tasks mrpc cola rte stsb --seeds 5
 
-Both: batches of 32 texts, AdamW, 5e-5 that rises for 50 steps and falls linearly to zero, three epochs, the best of a
-validation after each epoch. Theirs pads each batch to its longest text; ours also puts texts of like length together.
-Results go into runs/finetune/results.jsonl, and what is there is not done again. Minutes are those of processors,
-summed over threads, so that other work on the machine does not count.
+Both: batches of 32 texts of like length, fused AdamW, 5e-5 that rises for 50 steps and falls linearly to zero, three
+epochs, the best of a validation after each epoch. Theirs groups texts by length as Hugging Face's Trainer can. Results
+go into a file, and what is there is not done again, so that the work can be parted (`--system`) and gone on with:
+`--results benchmarks/finetune.jsonl` has what was measured so far. Minutes are those of processors, summed over
+threads, so that other work on the machine does not count.
 """
 
 import argparse
@@ -29,7 +30,6 @@ from regard.evaluation.glue import scores
 from regard.training.loop import Training
 from regard.training.report import Report
 
-RESULTS = Path("runs/finetune/results.jsonl")
 EPOCHS, SIZE, RATE, WARMUP, LONGEST = 3, 32, 5e-5, 50, 128
 
 
@@ -70,9 +70,12 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
         )
 
     def batches(order: list[int]) -> Iterator[list[Example]]:
-        return ([train[i] for i in order[begin : begin + SIZE]] for begin in range(0, len(order), SIZE))
+        for begin in range(0, len(order), 50 * SIZE):
+            alike = sorted(order[begin : begin + 50 * SIZE], key=lambda i: -lengths[i])
+            yield from ([train[i] for i in alike[first : first + SIZE]] for first in range(0, len(alike), SIZE))
 
-    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
+    lengths = encode(train)["attention_mask"].sum(1).tolist()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01, fused=True)
     steps = EPOCHS * -(-len(train) // SIZE)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / (WARMUP + 1)) * (1 - step / steps)
@@ -101,6 +104,14 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
     return best
 
 
+SYSTEMS = {"Regard": ours, "Hugging Face": theirs}
+
+
+def read(results: Path) -> list[dict[str, Any]]:
+    """What is done."""
+    return [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+
+
 def main() -> None:
     """Fine-tunes what is not done yet, prints a table of all that is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,34 +119,39 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder of GLUE")
     parser.add_argument("--tasks", nargs="+", default=["mrpc", "cola", "rte", "stsb"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--system", choices=SYSTEMS, action="append", help="only this one; both without it")
+    parser.add_argument("--results", type=Path, default=Path("runs/finetune/results.jsonl"))
     options = parser.parse_args()
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.touch()
-    done = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()]
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    options.results.touch()
     for seed in range(1, options.seeds + 1):
         for task in options.tasks:
-            for system, tune in (("Regard", ours), ("Hugging Face", theirs)):
+            for system in options.system or SYSTEMS:
                 key = {"system": system, "task": task, "seed": seed}
-                if any(key.items() <= line.items() for line in done):
+                if any(key.items() <= line.items() for line in read(options.results)):
                     continue
                 start = time.process_time()
-                found = tune(options.model, options.data, task, seed)
+                found = SYSTEMS[system](options.model, options.data, task, seed)
                 line = {**key, **found, "minutes": (time.process_time() - start) / 60}
-                done.append(line)
-                with RESULTS.open("a", encoding="utf-8") as file:
+                with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
                 print(line, flush=True)
+    done = read(options.results)
     print(f"{machine()}; median (least to most) over seeds, in percent")
     print("| | metric | Regard | Hugging Face | minutes, ours | theirs |\n|---|---|---|---|---|---|")
     for task in options.tasks:
+        by_system = {
+            name: [line for line in done if (line["task"], line["system"]) == (task, name)] for name in SYSTEMS
+        }
+        if not all(by_system.values()):
+            continue
+        minutes = " | ".join(
+            f"{statistics.median(line['minutes'] for line in each):.1f}" for each in by_system.values()
+        )
         for metric in glue.TASKS[task].metrics:
-            cells, minutes = [], []
-            for system in ("Regard", "Hugging Face"):
-                chosen = [line for line in done if line["task"] == task and line["system"] == system]
-                values = [100 * line[metric] for line in chosen]
-                cells.append(f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})")
-                minutes.append(f"{statistics.median(line['minutes'] for line in chosen):.1f}")
-            print(f"| {task} | {metric} | {' | '.join(cells)} | {' | '.join(minutes)} |")
+            values = [[100 * line[metric] for line in each] for each in by_system.values()]
+            cells = " | ".join(f"{statistics.median(each):.1f} ({min(each):.1f} to {max(each):.1f})" for each in values)
+            print(f"| {task}, {'/'.join(str(len(each)) for each in values)} seeds | {metric} | {cells} | {minutes} |")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,14 @@ def report(seconds: Mapping[str, list[float]], work: float, unit: str) -> str:
     return "\n".join(lines)
 
 
+def multi30k(data: Path) -> list[str]:
+    """What a recipe is told to learn from a folder of Multi30k, English to German."""
+    return [
+        f'data.{part}={{path="{data / name}.en.gz", target="{data / name}.de.gz"}}'
+        for part, name in (("train", "train"), ("valid", "val"))
+    ]
+
+
 def machine() -> str:
     """What this ran on."""
     information = Path("/proc/cpuinfo")

@@ -23,13 +23,15 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from harness import machine
+from harness import machine, multi30k
 from regard import recipe
 from regard.data.batches import in_batches, pad
 from regard.data.text import pairs
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.evaluation import bleu
+from regard.interop.marian import write_config
 from regard.library import load_tensors
+from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator
 from regard.training.loop import Training
 from regard.training.report import Report
@@ -64,10 +66,7 @@ def ours(data: Path, rate: float, told: Told) -> None:
     valid = list(pairs(*files(data, "val")))
     with tempfile.TemporaryDirectory() as run:
         changes = [
-            'data.{}={{path="{}", target="{}"}}'.format(name, *files(data, part))
-            for name, part in (("train", "train"), ("valid", "val"))
-        ]
-        changes += [
+            *multi30k(data),
             f"run={run}/run", f"tokenizer.vocab_size={VOCABULARY}", "model.preset=small", f"train.steps={MOST}",
             "train.epochs=1000", "train.batch_tokens=2000", f"train.warmup={WARMUP}", f"train.learning_rate={rate}",
             "train.average=0.99", "threads=1",
@@ -98,14 +97,8 @@ def theirs(data: Path, rate: float, told: Told) -> None:
 
     train, valid = (list(pairs(*files(data, part))) for part in ("train", "val"))
     tokenizer = Tokenizer.train("bpe", VOCABULARY, (text for pair in train for text in pair))
-    model: Any = MarianMTModel(
-        MarianConfig(
-            vocab_size=VOCABULARY, d_model=256, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4,
-            decoder_attention_heads=4, encoder_ffn_dim=1024, decoder_ffn_dim=1024, activation_function="relu",
-            dropout=0.1, scale_embedding=True, pad_token_id=PAD, eos_token_id=END, forced_eos_token_id=None,
-            decoder_start_token_id=BEGIN, max_position_embeddings=512,
-        )
-    )  # fmt: skip
+    shape = TransformerConfig.preset("small", vocab_size=VOCABULARY)
+    model: Any = MarianMTModel(MarianConfig.from_dict(write_config(shape)))
     examples = [
         {
             "input_ids": [*source, END],

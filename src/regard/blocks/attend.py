@@ -49,18 +49,15 @@ class _FewKeys(torch.autograd.Function):
     def forward(
         ctx: Any, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float
     ) -> Tensor:
-        (batch, heads, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
+        batch, heads, queries, _ = query_BHTK.shape
         query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
-        if allowed is None:
-            scores_NTS = query_NTK.new_empty(batch * heads, queries, keys)
-        else:
+        hidden = None
+        if allowed is not None:
             # the lowest finite number, as in `weigh`
             hidden = query_NTK.new_zeros(allowed.shape).masked_fill_(~allowed, torch.finfo(query_NTK.dtype).min)
-            scores_NTS = hidden.expand(batch, heads, queries, keys).contiguous().flatten(0, 1)
-        scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if allowed is None else 1, alpha=scale)
-        weights_NTS = scores_NTS.softmax(-1)
+        weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, heads)
         if allowed is not None and not bool((sees := allowed.any(-1, keepdim=True)).all()):
-            weights_NTS.view(batch, heads, queries, keys).mul_(sees)
+            weights_NTS.view(batch, heads, queries, -1).mul_(sees)
         ctx.save_for_backward(query_NTK, key_NSK, value_NSE, weights_NTS)
         ctx.scale = scale
         return torch.bmm(weights_NTS, value_NSE).view(batch, heads, queries, value_NSE.size(2))
@@ -80,6 +77,31 @@ class _FewKeys(torch.autograd.Function):
             torch.bmm(weights_NTS.mT, upstream_NTE),
         )
         return (*(x.view(*upstream_BHTE.shape[:2], *x.shape[1:]) for x in gradients), None, None)
+
+
+def _weights(query_NTK: Tensor, key_NSK: Tensor, hidden: Tensor | None, scale: float, heads: int) -> Tensor:
+    """softmax(Q Kᵀ · scale + hidden), with `hidden` broadcast to BHTS."""
+    (count, queries, _), keys = query_NTK.shape, key_NSK.size(1)
+    if hidden is None:
+        scores_NTS = query_NTK.new_empty(count, queries, keys)
+    else:
+        scores_NTS = hidden.expand(count // heads, heads, queries, keys).contiguous().flatten(0, 1)
+    return scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if hidden is None else 1, alpha=scale).softmax(-1)
+
+
+def attend_searching(
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, hidden: Tensor | None, scale: float
+) -> Tensor:
+    """The same as `attend` for the few queries of a search, without a gradient and without checks.
+
+    Args:
+        hidden: 0 where a key is seen and -inf elsewhere, or None; each query sees a key.
+    """
+    if query_BHTK.device.type != "cpu" or len(query_BHTK) == 1:
+        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=hidden, scale=scale)
+    query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
+    weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, query_BHTK.size(1))
+    return torch.bmm(weights_NTS, value_NSE).view(*query_BHTK.shape[:3], -1)
 
 
 def attend_explicitly(

@@ -18,6 +18,7 @@ from regard.decoding.hypothesis import NEVER, Hypothesis, forced
 from regard.models.interface import Autoregressive
 
 BLOCK = 64  # tokens of which the best one is found first
+MANY = 2**15  # tokens of all rows; with fewer, torch's own way to the best is as fast
 Candidate = tuple[float, float, int, int]
 """A way to go on: its total, the token's log-probability, the number of the row in its beam, the token."""
 
@@ -141,7 +142,7 @@ def few_best(x_BV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """`x.topk(count)`, but faster in a long row: the best are in those blocks whose own best are the best."""
     length = x_BV.size(1)
     blocks = length // BLOCK
-    if blocks <= 2 * count:
+    if blocks <= 2 * count or x_BV.numel() < MANY:
         best = x_BV.topk(min(count, length))
         return best.values, best.indices
     x_BGK = x_BV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from regard.blocks.attend import attend_searching
 from regard.blocks.attention import KeyValue, MultiHeadAttention
 from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.linear import linear
@@ -34,7 +34,7 @@ def lean(model: Autoregressive, room: int = ROOM) -> Autoregressive:
     """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too.
 
     Args:
-        room: the tokens that will be written, if that is known; then nothing that they are kept in has to grow.
+        room: the tokens that are expected to be written; if there are no more, what they are kept in need not grow.
     """
     return Lean(model, room) if isinstance(model, Transformer | Gpt2) else model
 
@@ -131,7 +131,9 @@ class Lean:
         memory, unseen = state.memory, None
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
-        return LeanState(layers, length, 1, block, self.room, length, None, memory.layers, unseen)
+        # in one piece, so that heads of all sentences can be multiplied at once without a copy each step
+        seen = [KeyValue(*(x_BHSK.contiguous() for x_BHSK in layer)) for layer in memory.layers]
+        return LeanState(layers, length, 1, block, self.room, length, None, seen, unseen)
 
     def _is_plain(self) -> bool:
         """Whether its numbers are those of its layers' formulas: no dropout, gradient, norm over a batch, or hook."""
@@ -151,11 +153,11 @@ class Lean:
         x_BD = (x_B1D if self.positions is None else self.positions(x_B1D, state.length))[:, 0]
         start = state.slots
         state.extend()
-        seen = state.block[..., : state.slots, :].unbind()
+        seen = state.block[..., : state.slots, :].flatten(0, 1).unbind()
         new = state.block[..., start : state.slots, :].unbind()
         unseen = None if state.unseen is None else state.unseen[..., : state.slots]
         for i, layer in enumerate(state.layers):
-            x_BD = layer.attention(x_BD, seen[i], new[i], unseen, state.length - 1)
+            x_BD = layer.attention(x_BD, KeyValue(*seen[2 * i : 2 * i + 2]), new[i], unseen, state.length - 1)
             if state.memory:
                 x_BD = layer.cross(x_BD, state.memory[i], state.memory_unseen)
             x_BD = layer.feedforward(x_BD)
@@ -184,7 +186,7 @@ class Layer:
         self.activation = ff.activation
 
     def attention(
-        self, x_BD: Tensor, seen_2NHSK: Tensor, new_2NHWK: Tensor, unseen: Tensor | None, position: int
+        self, x_BD: Tensor, seen: KeyValue, new_2NHWK: Tensor, unseen: Tensor | None, position: int
     ) -> Tensor:
         """x, after it has looked at the tokens so far, its own among them, whose keys and values go into `new`."""
         _, count, heads, rows, width = new_2NHWK.shape
@@ -193,16 +195,14 @@ class Layer:
             made_B3D = self._turned(made_B3D, self.rotary, position)
         made_3NHWK = made_B3D.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
         new_2NHWK.copy_(made_3NHWK[1:])
-        found_NHWK = F.scaled_dot_product_attention(
-            made_3NHWK[0], seen_2NHSK[0], seen_2NHSK[1], attn_mask=unseen, scale=self.scale
-        )
+        found_NHWK = attend_searching(made_3NHWK[0], *seen, unseen, self.scale)
         return self._after(x_BD, linear(_rows(found_NHWK), *self.out), self.attention_norm)
 
     def cross(self, x_BD: Tensor, memory: KeyValue, unseen: Tensor | None) -> Tensor:
         """x, after it has looked at the source."""
         query_BD = linear(self._before(x_BD, self.cross_norm), *self.cross_query)
         query_NHWK = query_BD.view(len(memory.key_BHSK), -1, self.heads, self.width).transpose(1, 2)
-        found_NHWK = F.scaled_dot_product_attention(query_NHWK, *memory, attn_mask=unseen, scale=self.cross_scale)
+        found_NHWK = attend_searching(query_NHWK, *memory, unseen, self.cross_scale)
         return self._after(x_BD, linear(_rows(found_NHWK), *self.cross_out), self.cross_norm)
 
     def feedforward(self, x_BD: Tensor) -> Tensor:
@@ -262,7 +262,8 @@ def _normed(x_BD: Tensor, norm: Any) -> Tensor:
 
 def _rows(found_NHWK: Tensor) -> Tensor:
     """What each row found, with all heads side by side."""
-    return found_NHWK.transpose(1, 2).flatten(2).flatten(0, 1)
+    count, heads, rows, width = found_NHWK.shape
+    return found_NHWK.transpose(1, 2).reshape(count * rows, heads * width)
 
 
 def _with_room(x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -14,7 +14,7 @@ from regard.data.parallel import PairBatch, pair_batch
 from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.lean import lean
+from regard.decoding.lean import ROOM, lean
 from regard.decoding.sampling import Sampling
 from regard.explain.alignment import Alignment, align
 from regard.explain.reading import Grown, Reading, Stream
@@ -152,7 +152,8 @@ class Translator(Looked):
         scores: bool,  # noqa: ARG002, they come with the search
     ) -> list[list[Hypothesis]]:
         """What is written for each source. Another engine does this in another way."""
-        return how.search(lean(self.model), pad(sources, PAD, after=END).to(self.device), longest, starts)
+        room = max(map(len, sources)) + ROOM  # most translations are about as long as what they translate
+        return how.search(lean(self.model, room), pad(sources, PAD, after=END).to(self.device), longest, starts)
 
     @property
     def _room(self) -> int:

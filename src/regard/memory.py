@@ -6,7 +6,6 @@ keeps, also those that were only needed to open a model.
 """
 
 import ctypes
-import resource
 import sys
 from contextlib import suppress
 
@@ -32,8 +31,12 @@ def _ask(function: str, *numbers: int) -> None:
 
 
 def peak(device: torch.device) -> int:
-    """The most bytes that this process has used so far: of a graphics card, if it computes there."""
+    """The most bytes that this process has used so far: of a CUDA card, if it computes there; 0: not known."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

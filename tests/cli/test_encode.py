@@ -9,7 +9,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import regard
-from commands import run
+from commands import invoked, run
 from helpers import randomise
 from regard import library
 from regard.cli.main import app
@@ -126,6 +126,8 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         (["translate", "-m", "sst2", "x"], "which does not translate"),
         (["embed", "-m", "tagger"], "is a model of kind 'tagger', which does not read texts"),
         (["evaluate", "sst2"], "is tried with --data"),
+        (["evaluate", "tagger", "--task", "sst2", "--data", "sst2/config.json"], "--task sst2 is for classifiers"),
+        (["evaluate", "sst2", "-o", "nowhere/x"], "--output nowhere/x: there is no folder nowhere"),
         (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
         (["look", "-m", "tagger", "x"], "is a model of kind 'tagger', which does not look at anything"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
@@ -159,7 +161,7 @@ def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         for split in ("train", "dev"):
             (tmp_path / folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
-    (tmp_path / "SST-2" / "test.tsv").write_text("index\tsentence\n0\tgood food\n1\tbad food\n")
+    (tmp_path / "SST-2" / "test.tsv").write_text(f"index\tsentence\n0\tgood food\n1\t{'bad food ' * 99}\n")
     asked = ["glue", models / "plain", "--data", tmp_path, "--runs", tmp_path / "runs", "--seeds", 2]
     asked += ["train.epochs=2", "data.longest=20"]
     found = json.loads(run(*asked, "--tasks", "rte,sst2", "--json"))
@@ -167,8 +169,10 @@ def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
     # finished runs are not repeated
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")}
     assert len(before) == 4
-    table = run(*asked, "--tasks", "sst2", "--submission", tmp_path / "out")
+    result = invoked(*asked, "--tasks", "sst2", "--submission", tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")} == before
-    assert "93.5" in table  # BERT-base
+    assert "93.5" in result.stdout  # BERT-base
+    assert "test.tsv: 1 of 2 texts are too long and were cut" in result.stderr
+    assert "SST-2.tsv: 2 answers for the leaderboard" in result.stderr
     assert (tmp_path / "out" / "SST-2.tsv").read_text().splitlines()[0] == "index\tprediction"
     assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 3

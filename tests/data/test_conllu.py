@@ -50,9 +50,10 @@ def test_the_treebank_s_own_tags_are_the_next_column(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_without_words_has_no_sentences(tmp_path: Path) -> None:
+def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.conllu").write_text("# nothing\n\n")
-    assert list(sentences(tmp_path / "a.conllu")) == []
+    with pytest.raises(ValueError, match=r"a\.conllu: there are no words in it; CoNLL-U has one a line"):
+        list(sentences(tmp_path / "a.conllu"))
 
 
 @pytest.mark.parametrize(

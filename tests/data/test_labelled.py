@@ -1,4 +1,5 @@
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,17 @@ def test_what_is_cut_is_counted() -> None:
         assert Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), longest).cut == cut
 
 
-def test_unknown_labels_are_listed() -> None:
-    with pytest.raises(ValueError, match="the texts: unknown labels no; those in training are yes"):
-        Labelled(TOKENIZER, EXAMPLES, ("yes",), longest=12)
+def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
+    for name, labels in (("train", "ab"), ("valid", "axbycyz")):
+        (tmp_path / f"{name}.tsv").write_text("text\tlabel\n" + "".join(f"word\t{label}\n" for label in labels))
+    config = TableConfig(train=str(tmp_path / "train.tsv"), valid=str(tmp_path / "valid.tsv"))
+    assert len(config.read(tmp_path / "train.tsv")) == 2
+    unknown = re.escape("unknown labels 'x' (line 3), 'y' (line 5), 'c' (line 6), 'z' (line 8); known are 'a', 'b'")
+    with pytest.raises(ValueError, match=f"valid.tsv: {unknown}"):
+        config.read(tmp_path / "valid.tsv")
+
+
+def test_a_table_needs_texts() -> None:
     with pytest.raises(ValueError, match="no texts with labels"):
         Labelled(TOKENIZER, [], ("yes",), longest=12)
 

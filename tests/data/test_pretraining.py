@@ -19,16 +19,28 @@ def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None
     follow = []
     for batch in fetched(PretrainingExamples(sentences, tokenizer, longest=23, short=0).epoch(0)):
         one, other = texts(batch)
-        follows = not batch.follows_B
+        follow.append(follows := not batch.follows_B)
         # sentences of 2 tokens fill the 20 exactly, so nothing is cut off
         assert follows == (other[0] == one[-1] + 1)
         assert follows == (document(sentences, one[0]) == document(sentences, other[0]))
         if one[0] + 2 in ends:
             assert not follows  # nothing comes after the last sentence of a document
-        else:
-            follow.append(follows)
     assert len(follow) > 400
     assert probable(sum(follow), len(follow), 0.5)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 6), (2, 3), (1, 1, 5, 7)])
+@pytest.mark.parametrize("length", [2, 30])
+def test_it_is_half_of_them_where_documents_are_short_and_sentences_long(tmp_path, sizes, length) -> None:
+    sentences, tokenizer = corpus(tmp_path, [[length] * size for size in sizes * 300])
+    follows = PretrainingExamples(sentences, tokenizer, longest=23).epoch(0).follows
+    assert probable(follows.sum(), len(follows), 0.5)
+
+
+def test_where_most_documents_are_one_sentence_all_that_can_follows(tmp_path) -> None:
+    sentences, tokenizer = corpus(tmp_path, [[5] * size for size in (1, 1, 1, 2) * 100])
+    follows = PretrainingExamples(sentences, tokenizer, longest=23).epoch(0).follows
+    assert follows.sum() == 300  # the sentences that are alone
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])

@@ -44,8 +44,6 @@ def test_a_tag_never_seen_in_training_is_not_asked_for() -> None:
     assert [tag for tag in batch.tag_BT[0].tolist() if tag != IGNORED] == [0]
 
 
-def test_missing_and_empty_files() -> None:
+def test_missing_files() -> None:
     with pytest.raises(ValueError, match=r"a\.conllu: no such file"):
         ConlluConfig(train="a.conllu", valid="a.conllu").paths()
-    with pytest.raises(ValueError, match="there are no tagged sentences in one of"):
-        TaggedPieces(TOKENIZER, [], ("N",), longest=9)

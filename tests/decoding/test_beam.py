@@ -160,10 +160,18 @@ def test_the_longest_length_is_kept_and_may_be_nothing() -> None:
     assert search(model, source[:0], []) == []
 
 
+def test_numbers_that_are_none_are_told() -> None:
+    model, source = make(0, 12), padded_tokens([3, 3], 12)
+    model.target_embedding.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="are there weights that are not finite numbers"):
+        search(model, source, [5, 5])
+
+
 def test_impossible_beams_are_named() -> None:
     with pytest.raises(ValueError, match="a beam of 2 gives 1 to 2 best, not 3"):
         Beam(BEGIN, END, width=2, n_best=3)
-    with pytest.raises(ValueError, match="a length penalty is at least 0, got -1"):
-        Beam(BEGIN, END, penalty=-1)
+    for penalty in (-1, 11, float("nan")):
+        with pytest.raises(ValueError, match=f"a length penalty is from 0 to 10, got {penalty}"):
+            Beam(BEGIN, END, penalty=penalty)
     with pytest.raises(ValueError, match="a beam of 0"):
         Beam(BEGIN, END, width=0)

@@ -116,6 +116,16 @@ def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
     assert state.block.size(4) <= (3 if name == "gpt2" else 0) + 2 * (tokens + 1)
 
 
+@models
+def test_in_another_precision_the_model_itself_does_the_work(name) -> None:
+    model = make(name, 1).float()
+    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        state = lean(model).start(inputs)
+        assert not isinstance(state, LeanState)
+        assert lean(model).step(torch.tensor([1, 2]), state)[0].isfinite().all()
+
+
 def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
     model = make("gpt2", 1)
     with torch.no_grad():

@@ -181,7 +181,7 @@ def folder(tagger: Path, tmp_path: Path) -> Path:
             "missing qa_outputs.bias, qa_outputs.weight, not known class",
         ),
         ({"num_hidden_layers": 3}, "missing encoder.layer.2.attention.output.LayerNorm.bias"),
-        ({"num_hidden_layers": 1}, "encoder.layer.1.attention.self.query.weight and 8 more"),
+        ({"num_hidden_layers": 1}, "encoder.layer.1.output.dense.bias, encoder.layer.1.output.dense.weight"),
         ({"id2label": {"0": "no", "1": "yes"}}, "classifier.weight has torch.float32 of shape (3, 16), config.json"),
         ({"id2label": {"1": "no", "2": "yes"}}, "id2label has the numbers 1, 2; 2 labels count from 0"),
         ({"hidden_size": "wide"}, 'config.json, in our names: 1 problem\n  width = "wide": expected a whole number'),
@@ -242,10 +242,14 @@ def test_files_that_are_missing_or_damaged_are_named(folder: Path) -> None:
 # tokenizers
 
 
-def test_a_vocabulary_larger_than_the_table_is_refused_and_a_smaller_one_is_not(folder: Path) -> None:
+def test_a_vocabulary_larger_than_the_table_or_far_smaller_is_refused(
+    folder: Path,
+) -> None:
     assert bert.read(folder)[2].vocab_size == 21  # for 24 vectors
     (folder / "vocab.txt").write_text("\n".join([*TOKENS, "b", "c", "d", "f"]))
-    assert_refused(folder, "its tokenizer has 25 tokens, its model's table only 24")
+    assert_refused(folder, "its tokenizer has 25 tokens, its model's table 24 rows")
+    (folder / "vocab.txt").write_text("\n".join(TOKENS[:11]))
+    assert_refused(folder, "its tokenizer has 11 tokens, its model's table 24 rows")
 
 
 SETTINGS = [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from helpers import assert_same, attention_inputs, seeds, sizes
 from regard.blocks import attend as module
 from regard.blocks import masks
-from regard.blocks.attend import attend, attend_explicitly, weigh
+from regard.blocks.attend import attend, attend_explicitly, attend_searching, weigh
 from regard.blocks.attention import Cache, MultiHeadAttention
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
@@ -46,6 +46,26 @@ def test_torch_s_kernel_which_serves_many_keys_agrees_too(inputs, is_causal) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "FEW", -1)
         assert_agree((query, key, value, allowed, scale))
+
+
+@given(attention_inputs(torch.float64))
+def test_a_search_finds_the_same(inputs) -> None:
+    query, key, value, allowed, _ = inputs
+    hidden = None
+    if allowed is not None:
+        allowed = allowed | ~allowed.any(-1, keepdim=True)  # each query of a search sees a key
+        hidden = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
+    with torch.no_grad():
+        assert_same(attend_searching(query, key, value, hidden, 0.3), attend(query, key, value, allowed, 0.3))
+
+
+def test_attention_in_mixed_precision_has_a_gradient() -> None:
+    query, key, value = torch.randn(3, 2, 2, 4, 8).unbind()
+    query.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        attend(query, key, value).float().sum().backward()
+    assert query.grad is not None
+    assert query.grad.isfinite().all()
 
 
 @given(attention_inputs(torch.float64))

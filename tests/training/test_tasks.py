@@ -115,6 +115,24 @@ def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Pat
     assert training.task.config.head.labels == TASKS["sst2"].labels
 
 
+@pytest.mark.parametrize("name", ["bert/glue", "bert/tag"])
+def test_texts_are_cut_to_what_a_model_to_begin_with_can_take(pretrained: Path, tmp_path: Path, name) -> None:
+    text = "the dog saw the fish " * 60
+    (tmp_path / "SST-2").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "SST-2" / f"{split}.tsv").write_text(f"sentence\tlabel\n{text}\t1\nthe king\t0\n")
+    rows = [f"{i}\t{word}\t_\t{'XY'[i % 2]}" + "\t_" * 6 for i, word in enumerate(text.split(), start=1)]
+    (tmp_path / "tags.conllu").write_text("\n".join(rows) + "\n\n")
+    files = {
+        "bert/glue": ["task=sst2", f"data.folder={tmp_path}"],
+        "bert/tag": [f"data.train={tmp_path}/tags.conllu", f"data.valid={tmp_path}/tags.conllu"],
+    }
+    changes = [*files[name], f"model.init={pretrained}", "train.steps=1"]
+    training = start(name, tmp_path / "run", *changes)
+    assert [count["cut"] for count in training.task.counts] == [1, 1]
+    assert training.batches.examples.longest == training.model.limit < len(text.split())
+
+
 def test_a_task_of_glue_is_a_run_of_its_own(pretrained: Path) -> None:
     assert read("bert/glue", ["task=sst2", f"model.init={pretrained}"]).run == "runs/sst2"
     assert read("bert/glue", ["task=sst2", "run=runs/other"]).run == "runs/other"

@@ -39,6 +39,7 @@ def _are_few(query_BHTK: Tensor, key_BHSK: Tensor) -> bool:
     """Whether small products are faster than the kernel; not while a graph is exported, which has no place for them."""
     (batch, _, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
     on_cpu = query_BHTK.device.type == "cpu" and query_BHTK.dtype in (torch.float32, torch.float64)
+    on_cpu = on_cpu and not torch.is_autocast_enabled("cpu")
     return on_cpu and batch > 1 and queries > 1 and keys <= FEW and not torch.jit.is_tracing()  # type: ignore[no-untyped-call]
 
 
@@ -101,7 +102,7 @@ def attend_searching(
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=hidden, scale=scale)
     query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
     weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, query_BHTK.size(1))
-    return torch.bmm(weights_NTS, value_NSE).view(*query_BHTK.shape[:3], -1)
+    return torch.bmm(weights_NTS, value_NSE).view(*query_BHTK.shape[:3], value_BHSE.size(3))
 
 
 def attend_explicitly(

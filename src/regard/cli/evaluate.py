@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -76,6 +77,8 @@ def evaluate(
     from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
 
+    if output is not None and not output.parent.is_dir():
+        raise ValueError(f"--output {output}: there is no folder {output.parent}")
     found = load(model)
     if isinstance(found, Completer):
         if text is None or any((source, reference, data, output)):
@@ -93,6 +96,8 @@ def evaluate(
     elif isinstance(found, Classifier):
         said = _classified(found, data, task, texts.split(","), label, as_json)
     elif isinstance(found, PieceTagger | WordTagger):
+        if task is not None:
+            raise ValueError(f"--task {task} is for classifiers; this model tags words")
         said = _tagged(found, data, column, as_json)
     else:
         raise ValueError(f"{model} has no task to be tried at; fine-tune it first: regard train bert/glue")
@@ -129,10 +134,10 @@ def _classified(
 
     if task is None:
         question = glue.own_question(columns, label, classifier.labels)
-        examples = list(read_table(data, columns, label, numbers=not classifier.labels))
+        examples = list(read_table(data, columns, label, not classifier.labels, classifier.labels))
     elif task in glue.TASKS:
         question = glue.TASKS[task]
-        examples = list(glue.read(question, data))
+        examples = list(glue.read(question, data, warn=partial(typer.echo, err=True)))
     else:
         raise ValueError(f"--task {task}: no such task; there are {', '.join(glue.TASKS)}")
     # models of others may have numbers for names; they are those of GLUE

@@ -106,17 +106,21 @@ def _tried(run: Path, data: Path, task: str) -> dict[str, float]:
     from regard.data.glue import TASKS, find, read
     from regard.evaluation.glue import scores
 
-    examples = list(read(TASKS[task], find(data, TASKS[task], "dev")))
-    said = _said(run, [e.text for e in examples], [e.second for e in examples])
+    path = find(data, TASKS[task], "dev")
+    examples = list(read(TASKS[task], path))
+    said = _said(run, path, [e.text for e in examples], [e.second for e in examples])
     return scores(TASKS[task], said, [str(e.label) for e in examples])
 
 
-def _said(run: Path, texts: list[str], seconds: list[str | None]) -> Any:
-    """What the best model of a run says of texts."""
+def _said(run: Path, path: Path, texts: list[str], seconds: list[str | None]) -> Any:
+    """What the best model of a run says of the texts of a file; how many were too long is told."""
     from regard.library import load_as
     from regard.tasks.classification import Classifier
 
-    return [verdict.said for verdict in load_as(Classifier, str(run), "classify").classify(texts, seconds)]
+    verdicts = load_as(Classifier, str(run), "classify").classify(texts, seconds)
+    if cut := sum(verdict.cut for verdict in verdicts):
+        typer.echo(f"{path}: {cut:,} of {len(texts):,} texts are too long and were cut", err=True)
+    return [verdict.said for verdict in verdicts]
 
 
 def _tuned(model: str, task: str, data: Path, run: Path, seed: int, overrides: list[str]) -> dict[str, float]:
@@ -140,9 +144,11 @@ def _submit(run: Path, data: Path, task: str, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for question in (TASKS[name] for name in (task, *_also(task, data, "test"))):
-        examples = list(read(question, find(data, question, "test"), labelled=False))
-        said = _said(run, [e.text for e in examples], [e.second for e in examples])
+        path = find(data, question, "test")
+        examples = list(read(question, path, labelled=False))
+        said = _said(run, path, [e.text for e in examples], [e.second for e in examples])
         write_submission(folder / SUBMISSION[question.name], question, said)
+        typer.echo(f"{folder / SUBMISSION[question.name]}: {len(said):,} answers for the leaderboard", err=True)
 
 
 def _show(rows: dict[str, dict[str, Any]]) -> None:

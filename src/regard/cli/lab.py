@@ -39,11 +39,13 @@ def layers(
     from regard.library import load_as
     from regard.tasks.encoding import Encoder
 
-    encoder = load_as(Encoder, model, "read texts")
-    found = study(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
     if output is not None:
         from regard.explain import figures
 
+        figures.expect_format(output)
+    encoder = load_as(Encoder, model, "read texts")
+    found = study(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
+    if output is not None:
         figures.save(figures.bars(found, "words tagged right, %"), output)
     if as_json:
         typer.echo(json.dumps(found))

@@ -74,4 +74,5 @@ def look(
         output.write_text(page.of_sentence(Explorer(subject, Path(model).name, text), address), "utf-8")
     else:
         seen.save(output)
-    typer.echo(f"{output}: {' '.join(seen.reading.said.spelled)}")
+    reading = seen.reading
+    typer.echo(f"{output}: {reading.streams[reading.speaker].text or ' '.join(reading.said.spelled)}")

@@ -26,13 +26,16 @@ class Sentence(NamedTuple):
 def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
     """The sentences of a file, plain or gzipped, with the tags that all languages share or with the treebank's own."""
     words: list[tuple[str, str]] = []
+    is_empty = True
     # the end of the file ends its last sentence as a blank line does
     for number, line in enumerate(chain(lines(path), [""]), start=1):
         if line and not line.startswith("#"):
             words += _words(line, len(words) + 1, column, where=f"{path}, line {number}")
         elif not line and words:
             yield Sentence(tuple(word for word, _ in words), tuple(tag for _, tag in words))
-            words = []
+            words, is_empty = [], False
+    if is_empty:
+        raise ValueError(f"{path}: there are no words in it; CoNLL-U has one a line, in {WIDTH} columns parted by tabs")
 
 
 def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[str, str]]:

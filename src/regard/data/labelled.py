@@ -71,7 +71,8 @@ class TableConfig(Config):
     @cached_property
     def question(self) -> GlueTask:
         """What is asked: for one of the labels that the training file has."""
-        labels = () if self.numbers else tuple(sorted({str(e.label) for e in self.read(Path(self.train))}))
+        examples = read_table(Path(self.train), self.texts, self.label, self.numbers)
+        labels = () if self.numbers else tuple(sorted({str(example.label) for example in examples}))
         if len(labels) == 1:
             raise ValueError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
         return own_question(self.texts, self.label, labels)
@@ -82,7 +83,7 @@ class TableConfig(Config):
 
     def read(self, path: Path, _warn: Callable[[str], object] = warnings.warn) -> list[Example]:
         """The examples of a file."""
-        return list(read_table(path, self.texts, self.label, self.numbers))
+        return list(read_table(path, self.texts, self.label, self.numbers, self.question.labels))
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,6 @@ class Labelled(SameEachEpoch):
         )
         self.cut = sum(e.is_cut for e in self.encoded)
         self.answers = [str(example.label) for example in examples]
-        if unknown := sorted(set(self.answers) - set(labels)) if labels else []:
-            known = ", ".join(labels)
-            raise ValueError(f"{source}: unknown labels {', '.join(unknown[:5])}; those in training are {known}")
         numbers = [labels.index(answer) if labels else float(answer) for answer in self.answers]
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
         self.lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)

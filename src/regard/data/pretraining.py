@@ -29,6 +29,7 @@ from regard.data.wordpiece import INSIDE, WordPiece
 
 IGNORED = -100
 """Where nothing is asked."""
+ROUNDS = 5  # to find out how often texts must be apart, which depends on how often the others are
 MASKED, REPLACED = 0.8, 0.1  # shares of the tokens asked for; the rest stay as they are
 
 
@@ -49,10 +50,10 @@ class Sentences:
         """The document of each of these sentences."""
         return np.searchsorted(self.documents, sentences, side="right") - 1
 
-    def gathered(self, first: Indices, wanted: Indices) -> Indices:
-        """Where sentences gathered from the first on end: when there are enough tokens, or with the document."""
+    def gathered(self, first: Indices, wanted: Indices, least: int = 1) -> Indices:
+        """Where sentences gathered from the first on end: when they are enough, tokens too, or with the document."""
         stop = np.searchsorted(self.begins, self.begins[first] + wanted)
-        return np.clip(stop, first + 1, self.documents[self.documents_of(first) + 1])
+        return np.clip(stop, first + least, self.documents[self.documents_of(first) + 1])
 
 
 def encoded(read: Callable[[], Iterable[list[str]]], key: str, tokenizer: WordPiece, cache: Path) -> Sentences:
@@ -151,10 +152,15 @@ class PretrainingExamples:
         # An example is drawn for every sentence as if it began there, all at once; each says where the next one begins,
         # and so which of them there are.
         sentences, everywhere = self.sentences, np.arange(len(self.sentences))
-        wanted, stop = self._filled(room, chance)
+        wanted, stop = self._filled(room, chance, least=2)
         middle = everywhere + chance.integers(1, np.maximum(stop - everywhere, 2))
-        is_apart = (middle == stop) | (chance.random(len(stop)) < 0.5)
-        first = _steps(np.where(is_apart, middle, stop))
+        # what ends its document can only be followed by something else; others are so less often, for halves of all
+        must, lot, share = middle == stop, chance.random(len(stop)), 0.5
+        for _ in range(ROUNDS):
+            is_apart = must | (lot < share)
+            first = _steps(np.where(is_apart, middle, stop))
+            forced = must[first].mean()
+            share = max(0.0, 0.5 - forced) / max(0.5, 1 - forced)
         middle, stop, is_apart = middle[first], stop[first], is_apart[first]
         begins, ends = sentences.begins[np.stack([[first, middle], [middle, stop]])].swapaxes(1, 2)
         missing = wanted[first] - (ends - begins)[:, 0]
@@ -170,12 +176,16 @@ class PretrainingExamples:
         begins, ends = self.sentences.begins[np.stack([first, stop[first]])]
         return np.stack([begins, ends], axis=1), np.stack([ends, ends], axis=1), np.full(len(first), IGNORED)
 
-    def _filled(self, room: int, chance: np.random.Generator) -> tuple[Indices, Indices]:
-        """For an example that begins at any sentence: the tokens that it should have, and where it ends so."""
+    def _filled(self, room: int, chance: np.random.Generator, least: int = 1) -> tuple[Indices, Indices]:
+        """For an example that begins at any sentence: the tokens that it should have, and where it ends so.
+
+        Args:
+            least: sentences of an example, where its document has so many.
+        """
         count = len(self.sentences)
         shorter = chance.integers(2, room, count, endpoint=True)
         wanted = np.where(chance.random(count) < self.short, shorter, room)
-        return wanted, self.sentences.gathered(np.arange(count), wanted)
+        return wanted, self.sentences.gathered(np.arange(count), wanted, least)
 
     def _elsewhere(self, sentences: Indices, chance: np.random.Generator) -> Indices:
         """For each of these sentences, any one of any other document."""

@@ -18,21 +18,30 @@ class Example(NamedTuple):
     label: str | None
 
 
-def read_table(path: Path, texts: Sequence[str], label: str | None, numbers: bool = False) -> Iterator[Example]:
+def read_table(
+    path: Path, texts: Sequence[str], label: str | None, numbers: bool = False, known: Sequence[str] = ()
+) -> Iterator[Example]:
     """The examples of a table, plain or gzipped; a file whose name ends in `.csv` is CSV, any other TSV.
 
     Args:
         texts: the names of one column or two.
         label: the name of the column with the labels, which are given as they stand; None for a file without.
         numbers: labels must be numbers.
+        known: labels must be among these, if there are any.
     """
+    unknown: dict[str, int] = {}
     table = rows(path)
     columns = Columns.among(next(table).fields, path, texts, label)
     for row in table:
         example = columns.example(row)
         if numbers and example.label is not None and not is_number(example.label):
             raise ValueError(f"{path}, line {row.line}: {example.label!r} is not a number")
+        if known and example.label is not None and example.label not in known:
+            unknown.setdefault(example.label, row.line)
         yield example
+    if unknown:
+        found = ", ".join(f"{label!r} (line {line})" for label, line in unknown.items())
+        raise ValueError(f"{path}: unknown labels {found}; known are {_listed(known)}")
 
 
 def is_number(text: str) -> bool:

@@ -131,8 +131,6 @@ def stacked(features: Sequence[np.ndarray]) -> Tensor:
 
 
 def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:
-    if not given:
-        raise ValueError("there are no tagged sentences in one of the files")
     number = {label: i for i, label in enumerate(labels)}
     # a tag that was never seen in training cannot be learnt, so it is not asked for
     return [[number.get(tag, IGNORED) for tag in sentence.tags] for sentence in given]

@@ -26,7 +26,7 @@ def found(names: Iterable[str]) -> list[Path]:
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
-            raise ValueError(f"{name}: no such file, and no folder or pattern with text files")
+            raise ValueError(f"{name}: no such file, and no folder or pattern with text files (.txt, .txt.gz)")
         for path in sorted(here):
             result.setdefault(path.resolve(), path)
     return sorted(result.values())

@@ -54,8 +54,8 @@ class Beam:
     penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.penalty < 0:
-            raise ValueError(f"a length penalty is at least 0, got {self.penalty}")
+        if not 0 <= self.penalty <= 10:
+            raise ValueError(f"a length penalty is from 0 to 10, got {self.penalty}")
         if not 1 <= self.n_best <= self.width:
             raise ValueError(f"a beam of {self.width} gives 1 to {max(1, self.width)} best, not {self.n_best}")
 
@@ -95,6 +95,8 @@ class Beam:
             if not going:
                 break
             beams = going
+        if not all(found):
+            raise ValueError("the model finds nothing probable; are there weights that are not finite numbers?")
         return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
 
     def _next(

@@ -136,11 +136,12 @@ class Lean:
         return LeanState(layers, length, 1, block, self.room, length, None, seen, unseen)
 
     def _is_plain(self) -> bool:
-        """Whether its numbers are those of its layers' formulas: no dropout, gradient, norm over a batch, or hook."""
+        """Whether all it does is its layers' formulas: no dropout, gradient, other precision, batch norm, or hook."""
         modules = list(self.model.modules())
         return not (
             self.model.training
             or torch.is_grad_enabled()
+            or torch.is_autocast_enabled(self.embedding.weight.device.type)
             or any(isinstance(module, BatchNorm) for module in modules)
             or any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         )

@@ -36,10 +36,15 @@ FONTS = (
 )
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Writes a figure; the end of the path says in which format."""
+def expect_format(path: Path) -> None:
+    """Raises `ValueError` unless a figure can be written to a file of that name."""
     if path.suffix.lower() not in FORMATS:
         raise ValueError(f"{path}: no such format for a picture; let it end in {', '.join(FORMATS)}")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure; the end of the path says in which format."""
+    expect_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, bbox_inches="tight")
 

@@ -202,14 +202,16 @@ def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: S
     differences = torch.tensor([one - other for one, other in pairs])
     if quantize is None and not is_same:
         raise ValueError("CTranslate2 writes other tokens than the model itself; the export is refused")
-    found, bound = (differences.abs().max(), NEAR) if quantize is None else (differences.mean().abs(), NEAR_IN_8_BITS)
+    sizes = differences.abs()
+    found, bound = (sizes.max(), NEAR) if quantize is None else (sizes.mean(), NEAR_IN_8_BITS)
+    on_average = "" if quantize is None else " on average"
     if not found <= bound:
         raise ValueError(
-            f"under CTranslate2, the log-probability a token is off by {found:.2g}, more than {bound}; "
+            f"under CTranslate2, the log-probability a token is off by {found:.2g}{on_average}, more than {bound}; "
             f"the export is refused"
         )
-    what = "log-probability a token" if quantize else "same tokens, log-probability a token"
-    return f"{what} within {found:.2g} on {SAMPLES} random texts"
+    which = "same tokens" if is_same else "other tokens in some texts"
+    return f"{which}, log-probability a token off by {found:.2g}{on_average} on {SAMPLES} random texts"
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
+USED = 0.5  # share of a table's rows that a tokenizer has tokens for, at least; some tables are rounded up
 # our activations under their names; where one has several, the last is the one that all versions know
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -49,9 +50,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if pickled := sorted(path.name for path in folder.glob(PICKLED)):
+        kind = (read_json(folder / "config.json").get("architectures") or ["AutoModel"])[0]
         raise ValueError(
             f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
-            f"trust them, with the class that config.json names: ....from_pretrained(...).save_pretrained(...)"
+            f"trust them: python -c 'from transformers import {kind} as Model; "
+            f'Model.from_pretrained("{folder}").save_pretrained("{folder}")\''
         )
     raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
 
@@ -77,14 +80,14 @@ def expect_tensors(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], ki
 
 
 def expect_room(folder: Path, tokens: int, rows: int) -> None:
-    """Raises `ValueError` if a tokenizer has more tokens than the model's table has rows."""
-    if tokens > rows:
+    """Raises `ValueError` if a tokenizer has more tokens than the model's table has rows, or far fewer."""
+    if not USED * rows <= tokens <= rows:
         raise ValueError(
-            f"{folder}: its tokenizer has {tokens} tokens, its model's table only {rows}; are they of two models?"
+            f"{folder}: its tokenizer has {tokens} tokens, its model's table {rows} rows; are they of two models?"
         )
 
 
-def some(names: Iterable[str], most: int = 8) -> str:
+def some(names: Iterable[str], most: int = 40) -> str:
     """Names for an error, not all of them if they are many."""
     ordered = sorted(names)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""

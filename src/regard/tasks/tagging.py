@@ -12,7 +12,7 @@ from regard.data.batches import TOKENS, in_batches
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import in_pieces, stacked
 from regard.data.words import Words
-from regard.explain.reading import Reading
+from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
 
 # a word with the apostrophes, points and hyphens inside it, or a sign
@@ -71,7 +71,8 @@ class PieceTagger(Encoder):
     @torch.no_grad()
     def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and the tag that it gives each token, unless others are given."""
-        encoded = in_pieces(self.tokenizer, [words(text)], self.model.limit)[0].encoded
+        (read,) = in_pieces(self.tokenizer, [words(text)], self.model.limit)
+        encoded, firsts = read.encoded, read.firsts
         inputs = self.inputs(encoded)
         if isinstance(said, str):
             said = [self._number(name) for name in said.split()]
@@ -81,7 +82,9 @@ class PieceTagger(Encoder):
             return [self.labels[number] for number in numbers]
 
         stream = self.stream(encoded.tokens)
-        spoken = type(stream)(tuple(tags), tuple(pieces(tags)), tuple(range(len(tags))), tuple(pieces(tags)))
+        names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
+        of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # what other pieces say does not count
+        spoken = Stream(tuple(tags), names, of_words, tuple(names[place] for place in firsts))
         return Reading(self.model, inputs, {"text": stream}, "text", spoken, tuple(tags), pieces)
 
     def _number(self, name: str) -> int:

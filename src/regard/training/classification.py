@@ -20,7 +20,7 @@ from regard.tasks import classification
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, listed
-from regard.training.vocabulary import fitted, wordpiece
+from regard.training.vocabulary import fitted, longest, wordpiece
 
 
 class ClassificationTask:
@@ -40,15 +40,15 @@ class ClassificationTask:
             examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.most).astype(int)]
         self.tokenizer = wordpiece(recipe, lambda: chain.from_iterable(map(_texts, examples)), say)
         self.tokenizers = (self.tokenizer,)
-        labels = self.question.labels
+        labels, most = self.question.labels, longest(model, recipe, data.longest)
         train, self.valid_texts = (
-            Labelled(self.tokenizer, part, labels, data.longest, str(path))
+            Labelled(self.tokenizer, part, labels, most, str(path))
             for part, path in zip((examples, valid_examples), paths, strict=True)
         )
         self.counts: list[dict[str, Any]] = []
         for what, part in (("training", train), ("validation", self.valid_texts)):
             self.counts.append({"texts": what, "kept": len(part.encoded), "cut": part.cut})
-            say(f"{what}: {len(part.encoded):,} texts; {part.cut:,} cut to {data.longest} tokens")
+            say(f"{what}: {len(part.encoded):,} texts; {part.cut:,} cut to {most} tokens")
         tokens, size = recipe.train.batch_tokens, recipe.train.batch_size
         self.batches = Batches(train, tokens, recipe.seed, size)
         self.valid = Batches(self.valid_texts, tokens, 0)

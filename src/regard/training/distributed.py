@@ -5,6 +5,7 @@ part of the weights, and a layer's are brought together when it is its turn. `to
 each its rank.
 """
 
+import atexit
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ class Group:
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
             # the others wait while the first reads a large corpus
             dist.init_process_group(backend, timeout=timedelta(days=1))
+            atexit.register(_leave)
 
     @property
     def is_first(self) -> bool:
@@ -53,14 +55,6 @@ class Group:
         """Until all are here."""
         if self.world > 1:
             dist.barrier()
-
-    def leave(self) -> None:
-        """Parts from the others once all are here."""
-        if dist.is_initialized():
-            self.wait()
-            # torch's threads let go of the last tensors only now, and abort a process whose Python has ended by then
-            time.sleep(0.5)
-            dist.destroy_process_group()
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """Replaces tensors by their sums over all processes, in one exchange for each dtype."""
@@ -120,3 +114,11 @@ class Group:
             own.copy_(distribute_tensor(whole.to(self.device), own.device_mesh, own.placements, src_data_rank=None))
         else:
             own.copy_(whole)
+
+
+def _leave() -> None:
+    """Parts from the others as Python ends."""
+    # torch's threads let go of the last tensors only now; one that did so later would abort the process
+    time.sleep(0.5)
+    if dist.is_initialized():
+        dist.destroy_process_group()

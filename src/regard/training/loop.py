@@ -76,9 +76,10 @@ class Training:
         self.model = self.task.config.build()
         longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
         if self.model.limit is not None and longest > self.model.limit:
+            remedy = "lower data.longest" + ("" if recipe.init else ", or raise model.context")
             raise ValueError(
                 f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
-                f"lower data.longest, or raise model.context"
+                f"{remedy}"
             )
         if recipe.init:
             library.begin_with(self.model, recipe.init)
@@ -218,7 +219,7 @@ class Training:
             self._draw_curves()
         if self.config.average_last:
             self._try_mean_of_last()
-        self.group.leave()
+        self.group.wait()
         return self.run / "model"
 
     def _try_mean_of_last(self) -> None:

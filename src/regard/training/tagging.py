@@ -22,7 +22,7 @@ from regard.tasks import tagging
 from regard.training.claim import claim_text
 from regard.training.report import Say
 from regard.training.task import Summed, listed, means
-from regard.training.vocabulary import fitted, of_run, wordpiece
+from regard.training.vocabulary import fitted, longest, of_run, wordpiece
 
 
 class TaggingTask:
@@ -45,8 +45,9 @@ class TaggingTask:
             say(f"validation: tags that are not in the training data, and cannot be learnt: {found}")
         self.tokenizer: Any
         examples: type[TaggedPieces] | type[TaggedWords]
-        model = recipe.model
+        model, most = recipe.model, data.longest
         if isinstance(model, BertConfig):
+            most = longest(model, recipe, data.longest)
             self.tokenizer = wordpiece(recipe, lambda: (" ".join(sentence.words) for sentence in sentences), say)
             head = TaggingHead(labels=self.labels)
             self.config: library.AnyModelConfig = replace(fitted(model, self.tokenizer, recipe), head=head)
@@ -57,13 +58,11 @@ class TaggingTask:
             self.config = replace(model, sizes=self.tokenizer.sizes, labels=self.labels)
             examples = TaggedWords
         self.tokenizers = (self.tokenizer,)
-        train, valid = (
-            examples(self.tokenizer, part, self.labels, data.longest) for part in (sentences, self.valid_sentences)
-        )
+        train, valid = (examples(self.tokenizer, part, self.labels, most) for part in (sentences, self.valid_sentences))
         self.counts: list[dict[str, Any]] = []
         for what, part in (("training", train), ("validation", valid)):
             self.counts.append({"sentences": what, "kept": len(part.tags), "cut": part.cut})
-            say(f"{what}: {len(part.tags):,} sentences; {part.cut:,} cut to {data.longest} tokens")
+            say(f"{what}: {len(part.tags):,} sentences; {part.cut:,} cut to {most} tokens")
         tokens, size = recipe.train.batch_tokens, recipe.train.batch_size
         self.batches: Batches[Any] = Batches(train, tokens, recipe.seed, size)
         self.valid: Batches[Any] = Batches(valid, tokens, 0)

@@ -48,6 +48,11 @@ def wordpiece(recipe: Recipe, texts: Callable[[], Iterable[str]], say: Say) -> W
     return of_run(recipe, WordPiece, make)
 
 
+def longest(model: BertConfig, recipe: Recipe, asked: int) -> int:
+    """The most tokens of a text: as many as are asked for, as far as a model to begin with can take them."""
+    return min(asked, model.context) if recipe.init else asked
+
+
 def fitted(model: BertConfig, tokenizer: WordPiece, recipe: Recipe) -> BertConfig:
     """A model's config with the vocabulary that its tokenizer really has; one to begin with has its own."""
     return model if recipe.init else replace(model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad)

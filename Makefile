@@ -44,6 +44,7 @@ bench: setup  ## measure speed against peers, side by side
 	$(BIN)/python benchmarks/train_step.py --size tiny
 	$(BIN)/python benchmarks/translate.py
 	$(BIN)/python benchmarks/generate.py
+	$(BIN)/python benchmarks/shell.py
 
 browser:  ## install Chromium for the browser tests, where apt is there
 	@if command -v chromium >/dev/null; then echo "Chromium is there: $$(command -v chromium)"; \

@@ -27,7 +27,7 @@ from regard.models.gpt2 import Gpt2Config
 from regard.tasks.completion import Completer
 
 PROMPT, TOKENS, BATCHES = "The child picked up a small stone.", 64, (1, 8)
-MEGABYTE = 2**20
+MEGABYTE = 10**6
 
 
 def make(folder: Path) -> None:

@@ -3,8 +3,9 @@
     python benchmarks/language_step.py --text tinyshakespeare.txt --nanogpt nanoGPT
 
 4 layers, 4 heads, width 128, 64 characters, 12 windows, AdamW, clipping; nanoGPT is a clone of its repository, and its
-step is what its train.py does: a batch of random windows, forward, backward, clipping, update. Ours is the step of
-`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and its log. Each runs in a
+step is what its train.py does: a batch of random windows, forward, backward, clipping, update. Ours is a step of
+`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and all that it tells.
+nanoGPT's configuration has no biases, ours has, as GPT-2 has; so nanoGPT takes part with them, too. Each runs in a
 process of its own.
 """
 
@@ -36,20 +37,20 @@ class Ours:
     def __call__(self) -> None:
         """Some steps."""
         for _ in range(STEPS):
-            self.training.step([next(self.training.batches)], 1e-3)
+            self.training.advance()
 
 
 class Theirs:
     """Steps of nanoGPT's."""
 
-    def __init__(self, text: Path, folder: Path) -> None:
+    def __init__(self, text: Path, folder: Path, bias: bool) -> None:
         sys.path.insert(0, str(folder))
         from model import GPT, GPTConfig  # type: ignore[import-not-found]
 
         characters = sorted(set(text.read_text("utf-8")))
         number = {character: i for i, character in enumerate(characters)}
         self.data = np.array([number[character] for character in text.read_text("utf-8")], np.uint16)
-        shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": CONTEXT, "bias": False, "dropout": 0.0}
+        shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": CONTEXT, "bias": bias, "dropout": 0.0}
         self.model = GPT(GPTConfig(vocab_size=len(characters), **shape)).train()
         self.optimizer = self.model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
 
@@ -77,7 +78,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as run:
         contenders: dict[str, Callable[[], None]] = {
             "Regard": Apart(Ours, options.text, f"{run}/run"),
-            "nanoGPT": Apart(Theirs, options.text, options.nanogpt),
+            "nanoGPT": Apart(Theirs, options.text, options.nanogpt, False),
+            "nanoGPT, biases as in GPT-2": Apart(Theirs, options.text, options.nanogpt, True),
         }
         seconds = interleave(contenders, rounds=25)
     print(machine())

@@ -187,7 +187,7 @@ def find(name: str) -> Path:
         restore(folder)
         if (folder / "config.json").is_file():
             return folder
-    if name.startswith("onnx:"):
+    if name.startswith(ONNX):
         raise ValueError(f"{name}: ONNX is for other programs, and not opened here; name the model it was made from")
     known = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
     raise ValueError(

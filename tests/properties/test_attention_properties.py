@@ -55,8 +55,10 @@ def test_a_search_finds_the_same(inputs) -> None:
     if allowed is not None:
         allowed = allowed | ~allowed.any(-1, keepdim=True)  # each query of a search sees a key
         hidden = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
+    before = None if hidden is None else hidden.clone()
     with torch.no_grad():
         assert_same(attend_searching(query, key, value, hidden, 0.3), attend(query, key, value, allowed, 0.3))
+    assert before is None or torch.equal(hidden, before)
 
 
 def test_attention_in_mixed_precision_has_a_gradient() -> None:

@@ -38,9 +38,14 @@ def attend(
 def _are_few(query_BHTK: Tensor, key_BHSK: Tensor) -> bool:
     """Whether small products are faster than the kernel; not while a graph is exported, which has no place for them."""
     (batch, _, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
-    on_cpu = query_BHTK.device.type == "cpu" and query_BHTK.dtype in (torch.float32, torch.float64)
-    on_cpu = on_cpu and not torch.is_autocast_enabled("cpu")
-    return on_cpu and batch > 1 and queries > 1 and keys <= FEW and not torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+    is_worth_it = _is_plain(query_BHTK) and batch > 1 and queries > 1 and keys <= FEW
+    return is_worth_it and not torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+
+
+def _is_plain(x: Tensor) -> bool:
+    """On a CPU, in full precision."""
+    is_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    return is_full and x.device.type == "cpu"
 
 
 class _FewKeys(torch.autograd.Function):
@@ -86,7 +91,8 @@ def _weights(query_NTK: Tensor, key_NSK: Tensor, hidden: Tensor | None, scale: f
     if hidden is None:
         scores_NTS = query_NTK.new_empty(count, queries, keys)
     else:
-        scores_NTS = hidden.expand(count // heads, heads, queries, keys).contiguous().flatten(0, 1)
+        whole_BHTS = hidden.expand(count // heads, heads, queries, keys)
+        scores_NTS = whole_BHTS.clone(memory_format=torch.contiguous_format).flatten(0, 1)
     return scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if hidden is None else 1, alpha=scale).softmax(-1)
 
 
@@ -98,7 +104,7 @@ def attend_searching(
     Args:
         hidden: 0 where a key is seen and -inf elsewhere, or None; each query sees a key.
     """
-    if query_BHTK.device.type != "cpu" or len(query_BHTK) == 1:
+    if len(query_BHTK) == 1 or not _is_plain(query_BHTK):
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=hidden, scale=scale)
     query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
     weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, query_BHTK.size(1))

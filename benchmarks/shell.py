@@ -5,11 +5,12 @@
 The two take turns, 15 times.
 """
 
+import statistics
 import subprocess
 import sys
 from functools import partial
 
-from harness import interleave, machine, report
+from harness import interleave, machine, ratio
 
 COMMANDS = {
     "regard translate": [sys.executable, "-m", "regard", "translate", "we are eating bread"],
@@ -18,12 +19,15 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Measures and prints a table."""
+    """Measures and prints both."""
     print(machine())
     contenders = {
         name: partial(subprocess.run, command, check=True, capture_output=True) for name, command in COMMANDS.items()
     }
-    print(report(interleave(contenders), 1, "calls"))
+    seconds = interleave(contenders)
+    for name, times in seconds.items():
+        print(f"{name}: {statistics.median(times):.2f} s")
+    print("{:.2f} times as long ({:.2f} to {:.2f})".format(*ratio(*reversed(seconds.values()))))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def make(name: str, seed: int) -> Any:
     return randomise(MODELS[name].build()).eval()
 
 
-def step_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[Any]:
+def assert_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[Any]:
     """Both take the same tokens, and must say the same."""
     tokens_B = torch.randint(1, 11, (rows,))
     (expected_BV, expected), (got_BV, got) = (
@@ -73,7 +73,7 @@ def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
         assert isinstance(got, LeanState)
         for index in moves:
             states = [state.reorder(torch.tensor(index)) for state in (expected, got)]
-            expected, got = step_alike(model, leaner, states, len(index))
+            expected, got = assert_alike(model, leaner, states, len(index))
 
 
 @models
@@ -84,8 +84,11 @@ def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
     rows = torch.tensor([0, 0, 0, 1, 1, 1])
     with torch.no_grad():
         states = [each.start(inputs).reorder(rows) for each in (model, leaner)]
+        blocks = set()
         for _ in range(3 * module.ROOM):
-            states = step_alike(model, leaner, states, len(rows))
+            states = assert_alike(model, leaner, states, len(rows))
+            blocks.add(states[1].block.size(4))
+    assert len(blocks) > 1
 
 
 @models

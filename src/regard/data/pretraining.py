@@ -51,7 +51,7 @@ class Sentences:
         return np.searchsorted(self.documents, sentences, side="right") - 1
 
     def gathered(self, first: Indices, wanted: Indices, least: int = 1) -> Indices:
-        """Where sentences gathered from the first on end: when they are enough, tokens too, or with the document."""
+        """Where at least so many sentences from the first on end: with as many tokens, or with the document."""
         stop = np.searchsorted(self.begins, self.begins[first] + wanted)
         return np.clip(stop, first + least, self.documents[self.documents_of(first) + 1])
 
@@ -154,12 +154,12 @@ class PretrainingExamples:
         sentences, everywhere = self.sentences, np.arange(len(self.sentences))
         wanted, stop = self._filled(room, chance, least=2)
         middle = everywhere + chance.integers(1, np.maximum(stop - everywhere, 2))
-        # what ends its document can only be followed by something else; others are so less often, for halves of all
-        must, lot, share = middle == stop, chance.random(len(stop)), 0.5
+        # nothing follows the end of a document: such texts must be apart, so that of the others fewer may be
+        must_be, lot, share = middle == stop, chance.random(len(stop)), 0.5
         for _ in range(ROUNDS):
-            is_apart = must | (lot < share)
+            is_apart = must_be | (lot < share)
             first = _steps(np.where(is_apart, middle, stop))
-            forced = must[first].mean()
+            forced = must_be[first].mean()
             share = max(0.0, 0.5 - forced) / max(0.5, 1 - forced)
         middle, stop, is_apart = middle[first], stop[first], is_apart[first]
         begins, ends = sentences.begins[np.stack([[first, middle], [middle, stop]])].swapaxes(1, 2)

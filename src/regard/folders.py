@@ -106,3 +106,9 @@ def sync(path: Path) -> None:
 def cache() -> Path:
     """The folder for what can be made again."""
     return Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))
+
+
+def expect_parent(path: Path) -> None:
+    """Raises `ValueError` if the folder that a file is to be written to is not there."""
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent}: no such folder")

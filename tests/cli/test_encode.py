@@ -127,7 +127,7 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         (["embed", "-m", "tagger"], "is a model of kind 'tagger', which does not read texts"),
         (["evaluate", "sst2"], "is tried with --data"),
         (["evaluate", "tagger", "--task", "sst2", "--data", "sst2/config.json"], "--task sst2 is for classifiers"),
-        (["evaluate", "sst2", "-o", "nowhere/x"], "--output nowhere/x: there is no folder nowhere"),
+        (["evaluate", "sst2", "-o", "nowhere/x"], "nowhere: no such folder"),
         (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
         (["look", "-m", "tagger", "x"], "is a model of kind 'tagger', which does not look at anything"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),

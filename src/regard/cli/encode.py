@@ -119,13 +119,14 @@ def embed(
         regard embed --model runs/bert sentences.txt -o vectors.npy --engine ct2
     """
     from regard.data.text import lines
+    from regard.folders import expect_parent
     from regard.library import load_as
     from regard.tasks.encoding import Encoder
 
     if output is not None and output.suffix not in (".npy", ".json", ".parquet"):
         raise ValueError(f"{output}: write to .npy, .json or .parquet")
-    if output is not None and not output.parent.is_dir():
-        raise ValueError(f"{output.parent}: no such folder")
+    if output is not None:
+        expect_parent(output)
     encoder = load_as(Encoder, model, "read texts", engine)
     texts = list(lines(file)) if file is not None else [text for chunk in _chunks(None) for text in chunk]
     chosen = _layers(layers, encoder.model.config.layers + 1)

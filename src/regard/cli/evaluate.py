@@ -71,14 +71,15 @@ def evaluate(
 
         regard evaluate runs/bard --text valid.txt
     """
+    from regard.folders import expect_parent
     from regard.library import load
     from regard.tasks.classification import Classifier
     from regard.tasks.completion import Completer
     from regard.tasks.tagging import PieceTagger, WordTagger
     from regard.tasks.translation import Translator
 
-    if output is not None and not output.parent.is_dir():
-        raise ValueError(f"--output {output}: there is no folder {output.parent}")
+    if output is not None:
+        expect_parent(output)
     found = load(model)
     if isinstance(found, Completer):
         if text is None or any((source, reference, data, output)):

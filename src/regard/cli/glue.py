@@ -4,11 +4,14 @@ import json
 import statistics
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.evaluate import ModelArgument
+
+if TYPE_CHECKING:
+    from regard.data.tables import Example
 
 TRAINED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
 BESIDE = ("BERT-base", "BERT-large", "Human")
@@ -108,15 +111,16 @@ def _tried(run: Path, data: Path, task: str) -> dict[str, float]:
 
     path = find(data, TASKS[task], "dev")
     examples = list(read(TASKS[task], path))
-    said = _said(run, path, [e.text for e in examples], [e.second for e in examples])
+    said = _said(run, path, examples)
     return scores(TASKS[task], said, [str(e.label) for e in examples])
 
 
-def _said(run: Path, path: Path, texts: list[str], seconds: list[str | None]) -> Any:
-    """What the best model of a run says of the texts of a file; how many were too long is told."""
+def _said(run: Path, path: Path, examples: "list[Example]") -> Any:
+    """What the best model of a run says of the examples of a file; how many were too long is told."""
     from regard.library import load_as
     from regard.tasks.classification import Classifier
 
+    texts, seconds = [example.text for example in examples], [example.second for example in examples]
     verdicts = load_as(Classifier, str(run), "classify").classify(texts, seconds)
     if cut := sum(verdict.cut for verdict in verdicts):
         typer.echo(f"{path}: {cut:,} of {len(texts):,} texts are too long and were cut", err=True)
@@ -146,7 +150,7 @@ def _submit(run: Path, data: Path, task: str, folder: Path) -> None:
     for question in (TASKS[name] for name in (task, *_also(task, data, "test"))):
         path = find(data, question, "test")
         examples = list(read(question, path, labelled=False))
-        said = _said(run, path, [e.text for e in examples], [e.second for e in examples])
+        said = _said(run, path, examples)
         write_submission(folder / SUBMISSION[question.name], question, said)
         typer.echo(f"{folder / SUBMISSION[question.name]}: {len(said):,} answers for the leaderboard", err=True)
 

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import matplotlib
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -20,13 +22,16 @@ FAINT = 0.02  # weights below it are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
 SCORES = {
     "bleu": "BLEU (greedy)",
-    "valid_mlm_accuracy": "words guessed",
+    "valid_mlm_accuracy": "hidden words guessed",
+    "valid_nsp_accuracy": "next sentences recognised",
     "valid_f1": "F1",
     "valid_matthews": "Matthews' correlation",
     "valid_pearson": "Pearson's correlation",
     "valid_accuracy": "accuracy",
 }
 """What a log may tell beside losses; curves show the first that is there."""
+QUESTIONS = ("mlm_", "nsp_")
+"""What the names of losses and scores begin with, where a model is asked several questions at once."""
 # after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
 FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
@@ -116,24 +121,30 @@ def positions(encoding_TE: Tensor) -> Figure:
 
 
 def learning_curves(log: Path) -> Figure:
-    """Loss, in training and in validation, and the score that counts, by step."""
+    """Loss, in training and in validation, and the score that counts, by step; for each question that is asked."""
     entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot()
+    told = set(chain.from_iterable(entries))
+    questions = [question for question in QUESTIONS if f"{question}loss" in told] or [""]
+    figure = Figure(figsize=(7, 4 * len(questions)), layout="constrained")
+    for axes, question in zip(figure.subplots(len(questions), squeeze=False).flat, questions, strict=True):
+        score = next((name for name in SCORES if name in told and question in name), None)
+        _curves(axes, entries, question, score)
+    return figure
+
+
+def _curves(axes: Axes, entries: Sequence[dict[str, float]], question: str, score: str | None) -> None:
     drawn = [
-        *axes.plot(*_series(entries, "loss"), color=LIGHT, label="loss in training"),
-        *axes.plot(*_series(entries, "valid_loss"), color=DARK, marker=".", label="loss in validation"),
+        *axes.plot(*_series(entries, f"{question}loss"), color=LIGHT, label="loss in training"),
+        *axes.plot(*_series(entries, f"valid_{question}loss"), color=DARK, marker=".", label="loss in validation"),
     ]
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    score = next((name for name in SCORES if any(name in entry for entry in entries)), None)
     if score is not None:
         right = axes.twinx()
         drawn += right.plot(*_series(entries, score), color=BRIGHT, marker=".", linestyle="--", label=SCORES[score])
         right.set_ylabel(SCORES[score])
         right.set_ylim(bottom=min(0, *_series(entries, score)[1]))
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
-    return figure
 
 
 def bars(values: Mapping[str, float], title: str) -> Figure:

@@ -22,7 +22,7 @@ from rich.console import Console
 from torch.nn import functional as F
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from harness import machine
+from harness import machine, measured
 from regard import recipe
 from regard.data import glue
 from regard.data.tables import Example
@@ -107,11 +107,6 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
 SYSTEMS = {"Regard": ours, "Hugging Face": theirs}
 
 
-def read(results: Path) -> list[dict[str, Any]]:
-    """What is done."""
-    return [json.loads(line) for line in results.read_text("utf-8").splitlines()]
-
-
 def main() -> None:
     """Fine-tunes what is not done yet, prints a table of all that is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -122,21 +117,19 @@ def main() -> None:
     parser.add_argument("--system", choices=SYSTEMS, action="append", help="only this one; both without it")
     parser.add_argument("--results", type=Path, default=Path("runs/finetune/results.jsonl"))
     options = parser.parse_args()
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    options.results.touch()
-    for seed in range(1, options.seeds + 1):
-        for task in options.tasks:
-            for system in options.system or SYSTEMS:
-                key = {"system": system, "task": task, "seed": seed}
-                if any(key.items() <= line.items() for line in read(options.results)):
-                    continue
-                start = time.process_time()
-                found = SYSTEMS[system](options.model, options.data, task, seed)
-                line = {**key, **found, "minutes": (time.process_time() - start) / 60}
-                with options.results.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-                print(line, flush=True)
-    done = read(options.results)
+    everything = [
+        {"system": system, "task": task, "seed": seed}
+        for seed in range(1, options.seeds + 1)
+        for task in options.tasks
+        for system in options.system or SYSTEMS
+    ]
+
+    def measure(system: str, task: str, seed: int) -> dict[str, float]:
+        start = time.process_time()
+        found = SYSTEMS[system](options.model, options.data, task, seed)
+        return {**found, "minutes": (time.process_time() - start) / 60}
+
+    done = measured(options.results, everything, measure)
     print(f"{machine()}; median (least to most) over seeds, in percent")
     print("| | metric | Regard | Hugging Face | minutes, ours | theirs |\n|---|---|---|---|---|---|")
     for task in options.tasks:

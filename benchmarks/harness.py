@@ -1,11 +1,12 @@
 """Side-by-side timing: contenders take turns, so that a busy moment of the machine hits all alike."""
 
+import json
 import multiprocessing
 import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -71,6 +72,22 @@ def report(seconds: Mapping[str, list[float]], work: float, unit: str) -> str:
         comparison = "" if name == ours else f"{middle:.2f}× ({low:.2f} to {high:.2f})"
         lines.append(f"| {name} | {work / statistics.median(their_seconds):,.0f} | {comparison} |")
     return "\n".join(lines)
+
+
+def measured(
+    results: Path, everything: Iterable[dict[str, Any]], measure: Callable[..., dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What a file of JSON lines tells of all these cases; those that it lacks are measured, told and added to it."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.touch()
+    done = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    for case in everything:
+        if not any(case.items() <= line.items() for line in done):
+            done.append({**case, **measure(**case)})
+            with results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(done[-1]) + "\n")
+            print(done[-1], flush=True)
+    return done
 
 
 def multi30k(data: Path) -> list[str]:

@@ -30,7 +30,7 @@ from regard.training.report import Report
 RECIPES = {"sst2": "bert/classify", "tags": "bert/tag"}
 KEPT = 2000  # texts to decide with
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-STEPS = 2000  # at most, and no more than 10 epochs
+STEPS = 2000  # at most, in whole epochs, 10 of them at most
 SIZE = 32  # texts of a step
 WEIGHTS = ("pre-trained", "random")
 
@@ -63,7 +63,7 @@ def tuned(task: str, model: str | Path, size: int, rate: float, seed: int, run: 
     steps = -(-size // SIZE)
     changes = [
         f'data.train="{run.parent / f"{size}.txt"}"', f'data.valid="{run.parent / "kept.txt"}"', f'run="{run}"',
-        f'model.init="{model}"', "model.dropout=0.1", f"seed={seed}", f"train.epochs={min(10, STEPS // steps)}",
+        f'model.init="{model}"', "model.dropout=0.1", f"seed={seed}", f"train.epochs={max(1, min(10, STEPS // steps))}",
         f"train.batch_size={SIZE}", f"train.learning_rate={rate}", f"train.validate={steps}",
         "train.checkpoint=100000", "threads=1",
     ]  # fmt: skip

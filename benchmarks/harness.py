@@ -1,4 +1,5 @@
-"""Side-by-side timing: contenders take turns, so that a busy moment of the machine hits all alike."""
+"""What benchmarks share: contenders that take turns, so that a busy moment of the machine hits all alike, and results
+that are kept, so that long work can be parted."""
 
 import json
 import multiprocessing

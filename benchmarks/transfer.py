@@ -1,11 +1,11 @@
 """What pre-training is worth: a BERT fine-tuned on a few texts, beside the same model from random weights.
 
-    python benchmarks/transfer.py sst2 --model runs/bert --data glue --sizes 1000 3000 10000
-    python benchmarks/transfer.py tags --model runs/bert --data ud_ewt --sizes 1000
+    python benchmarks/transfer.py sst2 --model runs/bert --data glue --sizes 1000 10000
+    python benchmarks/transfer.py tags --model runs/bert --data ud_ewt
 
 Both have the same tokenizer, texts, steps and dropout. Which learning rate is best, and after which epoch, is decided
 for each of them on texts of the training set that neither learns from; what is told is measured on the development set.
-Results go into a file, and what is there is not done again.
+Results go into a file for each model and task, and what is there is not done again.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000], help="texts to learn from")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    folder = Path("runs/transfer") / options.task
+    folder = Path("runs/transfer", options.model.replace("/", "-"), options.task)
     folder.mkdir(parents=True, exist_ok=True)
     train = texts(options.task, options.data, "train")
     random.Random(0).shuffle(train)

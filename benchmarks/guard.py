@@ -139,7 +139,7 @@ def recipes() -> dict[str, Any]:
     loop.LOG_EVERY = 1
     jobs = {name: [name, *changes, f"run=runs/{name}"] for name, changes in RECIPES.items()}
     jobs |= {name: [*changes, f"run=runs/{name}"] for name, changes in CARRIED_ON.items()}
-    found = {}
+    found: dict[str, Any] = {}
     for name, arguments in jobs.items():
         command("train", *arguments, *SMALL)
         lines = [json.loads(line) for line in Path(f"runs/{name}/log.jsonl").read_text().splitlines()]
@@ -156,7 +156,7 @@ def recipes() -> dict[str, Any]:
 
 def verbs() -> dict[str, Any]:
     """What each verb prints."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, arguments in VERBS.items():
         printed = command(*arguments)
         try:

@@ -1,6 +1,7 @@
 """Folders of Hugging Face's BERT, in and out: what they may look like, what is refused, and their tokenizers."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from hugging_face import (
     write_ours,
     write_theirs,
 )
+from regard import library
 from regard.interop import bert
 from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, TaggingHead
 
@@ -223,6 +225,19 @@ def test_a_head_for_sentences_alone_is_refused_without_its_name_too(tmp_path: Pa
 def test_pickled_weights_are_refused_with_a_remedy(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     assert_refused(folder, "Pickled weights are not opened", "save_pretrained(")
+
+
+def test_no_command_is_made_of_what_a_folder_says(tmp_path: Path) -> None:
+    folder = tmp_path / "c'; touch PWNED; #"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert", "architectures": ["X\'; touch PWNED; #"]}')
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="Pickled weights are not opened") as found:
+        library.read(f"hf:{folder}")
+    words = shlex.split(str(found.value).partition("trust them: ")[2])
+    assert words[:2] == ["python", "-c"]
+    assert words[3:] == [str(folder)]
+    assert "touch" not in words[2]
 
 
 def test_files_that_are_missing_or_damaged_are_named(folder: Path) -> None:

@@ -15,7 +15,7 @@ from helpers import randomise  # noqa: E402
 from regard.data.tokenizer import Tokenizer  # noqa: E402
 from regard.models.transformer import TransformerConfig  # noqa: E402
 from regard.serve import page  # noqa: E402
-from regard.serve.app import BODY, make_app, serve  # noqa: E402
+from regard.serve.app import BODY, _listening, make_app, serve  # noqa: E402
 from regard.serve.explorer import Explorer  # noqa: E402
 from regard.tasks.translation import Translator  # noqa: E402
 
@@ -177,3 +177,9 @@ def test_a_port_that_is_taken_is_named(explorer) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=rf"cannot listen at 127.0.0.1:{port} \(.*\); choose another with --port"):
             serve(explorer, "127.0.0.1", port, lambda _: None)
+
+
+def test_small_answers_do_not_wait_for_a_full_packet() -> None:
+    # asyncio sets TCP_NODELAY on the connections of a listener whose protocol is named, and on no other
+    with _listening("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

@@ -39,11 +39,23 @@ def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path)
     assert library.load(str(tmp_path / "model"))
 
 
-def test_a_folder_that_holds_a_model_of_ours_or_others_is_not_begun_in(straight: Path, tmp_path: Path) -> None:
+def test_a_folder_with_files_that_are_not_of_a_run_is_left_alone(straight: Path, tmp_path: Path) -> None:
     shutil.copytree(straight / "model", tmp_path / "work" / "model")
-    with pytest.raises(ValueError, match="is not a run's folder, but holds a model or parts of one"):
+    with pytest.raises(ValueError, match="holds files that are not of a run, and they are left alone"):
         start(tmp_path / "work")
     assert weights(tmp_path / "work", "model") == weights(straight, "model")
+
+
+def test_files_of_ones_own_with_our_names_are_left_alone(tmp_path: Path) -> None:
+    names = ("text.json", "log.jsonl", "recipe.json", "tokenizer_words.json", "curves.png", "tokenizer.json")
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(ValueError, match=r"recipe\.json: of another version of Regard, or damaged"):
+        start(tmp_path)
+    (tmp_path / "recipe.json").unlink()
+    with pytest.raises(ValueError, match="holds files that are not of a run"):
+        start(tmp_path)
+    assert all((tmp_path / name).read_text() == "mine" for name in names if name != "recipe.json")
 
 
 def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:

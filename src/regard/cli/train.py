@@ -13,7 +13,7 @@ def train(
         typer.Argument(metavar="KEY=VALUE", help="Changes, such as data.train=my.tsv or train.minutes=30."),
     ] = None,
 ) -> None:
-    """Train a model. Interrupted, the same command goes on where it was.
+    """Train a model. If it is interrupted, run the same command again to resume.
 
     Examples:
 
@@ -32,6 +32,7 @@ def train(
     from rich.console import Console
 
     from regard import recipe
+    from regard.training.interrupt import Interrupted
     from regard.training.loop import Training
     from regard.training.report import Report
 
@@ -39,9 +40,8 @@ def train(
     training = Training(chosen, Report(Console(stderr=True, quiet=bool(int(os.environ.get("RANK", 0))))))
     try:
         folder = training.train()
-    except KeyboardInterrupt:
-        raise ValueError(
-            f"stopped at step {training.state.step:,}; the same command goes on from the last checkpoint"
-        ) from None
+    except Interrupted as stopped:
+        training.report.say(f"regard: {stopped}")
+        raise typer.Exit(stopped.exit_code) from None
     if training.group.is_first:
         typer.echo(f'{folder}: the model. Try: regard {training.task.verb} --model {chosen.run} "..."')

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -70,13 +69,14 @@ def translate(
         raise ValueError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
     translator = load_as(Translator, model, "translate", engine)
     lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
-    write: Callable[..., list[list[Translation]]]
-    if sample:
-        write = partial(translator.sample, tries=n_best, align=align, **given)
-    else:
-        search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
-        write = partial(translator.translate, **search, align=align, scores=as_json)
-    for found in translate_texts(lines, lambda some, prefixes: write(some, prefixes=prefixes), prefix):
+    search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
+
+    def write(some: Sequence[str], prefixes: Sequence[str]) -> "list[list[Translation]]":
+        if sample:
+            return translator.sample(some, tries=n_best, prefixes=prefixes, align=align, **given)
+        return translator.translate(some, **search, prefixes=prefixes, align=align, scores=as_json)
+
+    for found in translate_texts(lines, write, prefix):
         if as_json:
             typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
             continue

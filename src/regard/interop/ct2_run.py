@@ -109,10 +109,9 @@ class FastTranslator(Translator):
         names = self._names[side]
         return [[names[token] for token in sentence] for sentence in sentences]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = 4096) -> list[float]:
-        """The log-probability of each target, given its source."""
-        encoded = self.source.encode(sources), self.target.encode(targets)
-        return [sum(scores) for scores in self.token_scores(*encoded, batch_tokens)]
+    def _score(self, encoded: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[float]:
+        sources, targets = [one for one, _ in encoded], [other for _, other in encoded]
+        return [sum(scores) for scores in self.token_scores(sources, targets, batch_tokens)]
 
     def grow(self, text: str) -> Any:
         """The translation as it grows, by torch."""

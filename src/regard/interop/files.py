@@ -1,6 +1,7 @@
 """The files of a folder of Hugging Face's, whatever model it holds."""
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if pickled := sorted(path.name for path in folder.glob(PICKLED)):
-        kind = (read_json(folder / "config.json").get("architectures") or ["AutoModel"])[0]
+        # nothing of what a stranger's files say goes into this command, which is there to be copied
+        place = shlex.quote(str(folder))
         raise ValueError(
-            f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened; to convert them, where you "
-            f"trust them: python -c 'from transformers import {kind} as Model; "
-            f'Model.from_pretrained("{folder}").save_pretrained("{folder}")\''
+            f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened, because they can run any "
+            f"code; to convert them, where you trust them: python -c 'import sys; from transformers import "
+            f"AutoModelForPreTraining as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {place}"
         )
     raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from regard.data.labelled import LabelledBatch
 from regard.data.pretraining import IGNORED
 from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
+from regard.tasks.texts import as_given, expect_texts
 
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
@@ -65,11 +66,28 @@ class Classifier(Encoder):
         """What may be said; nothing where it is a number."""
         return getattr(self.model.config.head, "labels", ())
 
-    @torch.no_grad()
+    @overload
+    def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = TOKENS) -> Verdict: ...  # type: ignore[overload-overlap]
+    @overload
     def classify(
         self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = TOKENS
-    ) -> list[Verdict]:
+    ) -> list[Verdict]: ...
+
+    def classify(
+        self,
+        texts: str | Sequence[str],
+        seconds: str | Sequence[str | None] | None = None,
+        *,
+        batch_tokens: int = TOKENS,
+    ) -> Any:
         """A verdict for each text, or for each with its second."""
+        others = [seconds] if isinstance(seconds, str) else seconds
+        return as_given(texts, self._classify(expect_texts(texts), others, batch_tokens))
+
+    @torch.no_grad()
+    def _classify(self, texts: Sequence[str], seconds: Sequence[str | None] | None, batch_tokens: int) -> list[Verdict]:
+        if seconds is not None and len(seconds) != len(texts):
+            raise ValueError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
         encoded = self.encode(texts, seconds)
         result: dict[int, Verdict] = {}
         for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):

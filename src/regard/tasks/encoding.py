@@ -12,6 +12,7 @@ from regard.data.sequences import Encoded
 from regard.data.wordpiece import END, WordPiece
 from regard.explain.reading import Grown, Reading, Saying, Stream
 from regard.explain.view import Looked
+from regard.tasks.texts import expect_texts
 
 Join = Literal["mean", "sum", "concatenate"]
 Pool = Literal["mean", "cls", "max"]
@@ -39,7 +40,7 @@ class Encoder(Looked):
     @torch.no_grad()
     def embed(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         *,
         layers: Sequence[int] = (-1,),
         join: Join = "mean",
@@ -47,7 +48,7 @@ class Encoder(Looked):
         normalise: bool = False,
         batch_tokens: int = TOKENS,
     ) -> Tensor:
-        """A vector for each text, also for an empty one, of which the marks are left.
+        """A vector for each text, also for an empty one, of which the marks are left; for a string, its vector.
 
         Args:
             layers: which layers count; 0 is what goes into the first, -1 what comes out of the last.
@@ -56,13 +57,15 @@ class Encoder(Looked):
             normalise: vectors of length 1, so that dot products are cosines.
         """
         chosen = self._layers(layers)
-        encoded = self.encode(texts)
+        some = expect_texts(texts)
+        encoded = self.encode(some)
         width = self.model.config.width * (len(chosen) if join == "concatenate" else 1)
-        result_ND = torch.empty(len(texts), width, dtype=next(self.model.parameters()).dtype)
+        result_ND = torch.empty(len(some), width, dtype=next(self.model.parameters()).dtype)
         for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
             x_BTD = self._vectors(tokens_BT, segments_BT, chosen, join)
             result_ND[indices] = pooled(x_BTD, tokens_BT == self.tokenizer.pad, pool).cpu()
-        return nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
+        found_ND = nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
+        return found_ND[0] if isinstance(texts, str) else found_ND
 
     def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], join: Join) -> Tensor:
         """A vector for each token. Another engine computes them in another way."""

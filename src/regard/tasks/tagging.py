@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from regard.data.tagged import in_pieces, stacked
 from regard.data.words import Words
 from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
+from regard.tasks.texts import as_given, expect_texts
 
 # a word with the apostrophes, points and hyphens inside it, or a sign
 WORD = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]")
@@ -48,7 +49,27 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-class PieceTagger(Encoder):
+class TagsWords:
+    """What tags the words of sentences: texts, which are split into words, or lists of words."""
+
+    @overload
+    def tag(self, sentences: str, *, batch_tokens: int = TOKENS) -> list[str | None]: ...  # type: ignore[overload-overlap]
+    @overload
+    def tag(
+        self, sentences: Sequence[str | Sequence[str]], *, batch_tokens: int = TOKENS
+    ) -> list[list[str | None]]: ...
+
+    def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = TOKENS) -> Any:
+        """The tags of each sentence, a text or a list of words; None for words beyond what the model can take."""
+        some = [sentences] if isinstance(sentences, str) else sentences
+        given = [words(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
+        return as_given(sentences, self._tag(given, batch_tokens))
+
+    def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
+        raise NotImplementedError
+
+
+class PieceTagger(TagsWords, Encoder):
     """A BERT that tags words by their first piece."""
 
     @property
@@ -57,8 +78,7 @@ class PieceTagger(Encoder):
         return self.model.config.head.labels
 
     @torch.no_grad()
-    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = TOKENS) -> list[list[str | None]]:
-        """The tags of sentences of words; None for words beyond what the model can take."""
+    def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         pieces = in_pieces(self.tokenizer, given, self.model.limit)
         result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]
         for indices, tokens_BT, segments_BT in self.batches([p.encoded for p in pieces], batch_tokens):
@@ -93,7 +113,7 @@ class PieceTagger(Encoder):
         return self.labels.index(name)
 
 
-class WordTagger:
+class WordTagger(TagsWords):
     """A recurrent tagger."""
 
     def __init__(self, model: nn.Module, tokenizer: Words) -> None:
@@ -107,8 +127,7 @@ class WordTagger:
         return self.model.config.labels
 
     @torch.no_grad()
-    def tag(self, given: Sequence[Sequence[str]], *, batch_tokens: int = 4096) -> list[list[str | None]]:
-        """The tags of sentences of words."""
+    def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         features = self.tokenizer.encode(given)
         result: list[list[str | None]] = [[] for _ in given]
         for indices in in_batches([len(sentence) for sentence in given], batch_tokens):

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from regard.explain.alignment import Alignment, align
 from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
 from regard.models.interface import Autoregressive
+from regard.tasks.texts import as_given, expect_texts
 
 
 class EncoderDecoder(Autoregressive, Protocol):
@@ -65,6 +66,37 @@ class Translation:
     """What it was written with."""
 
 
+class Writing(TypedDict, total=False):
+    """How to write translations, whichever way their words are chosen."""
+
+    prefixes: str | Sequence[str]
+    """For each text, words that its translation must begin with."""
+    align: bool
+    """Also find out what each word looked at."""
+    scores: bool
+    """Without them, an engine to which they are extra work does not find out how sure it was of a word."""
+    batch_tokens: int
+
+
+class Searching(Writing, total=False):
+    """How to search for the best translations."""
+
+    beam: int
+    n_best: int
+    penalty: float
+    """A translation is worth its log-probability divided by (tokens)^penalty."""
+
+
+class Drawing(Writing, total=False):
+    """How to draw translations; the values are those of `Sampling`."""
+
+    tries: int
+    temperature: float
+    top_k: int | None
+    top_p: float
+    seed: int
+
+
 class Translator(Looked):
     """A model with its tokenizers."""
 
@@ -73,48 +105,42 @@ class Translator(Looked):
         self.source, self.target = source, target
         self.device = next(model.parameters()).device
 
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        beam: int = 4,
-        n_best: int = 1,
-        penalty: float = 1.0,
-        prefixes: Sequence[str] = (),
-        align: bool = False,
-        scores: bool = True,
-        batch_tokens: int = 8192,
-    ) -> list[list[Translation]]:
-        """For each text its `n_best` translations, best first. Texts of like length are translated together.
+    @overload
+    def translate(self, texts: str, **how: Unpack[Searching]) -> list[Translation]: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, texts: Sequence[str], **how: Unpack[Searching]) -> list[list[Translation]]: ...
 
-        Args:
-            penalty: a translation is worth its log-probability divided by (tokens)^penalty.
-            prefixes: for each text, words that its translation must begin with.
-            align: also find out what each word looked at.
-            scores: without them, an engine to which they are extra work does not find out how sure it was of a word.
-        """
-        how = Beam(BEGIN, END, beam, n_best, penalty)
-        return self._write(how, n_best, texts, prefixes, align, batch_tokens // beam, scores)
+    def translate(self, texts: str | Sequence[str], **how: Unpack[Searching]) -> Any:
+        """For each text its `n_best` translations, best first. Texts of like length are translated together."""
+        beam, n_best = how.get("beam", 4), how.get("n_best", 1)
+        search = Beam(BEGIN, END, beam, n_best, how.get("penalty", 1.0))
+        return self._written(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
 
-    def sample(
-        self,
-        texts: Sequence[str],
-        *,
-        tries: int = 1,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        seed: int = 1,
-        prefixes: Sequence[str] = (),
-        align: bool = False,
-        batch_tokens: int = 8192,
-    ) -> list[list[Translation]]:
-        """For each text so many translations, drawn by their probability: other words each time, same seed same words.
+    @overload
+    def sample(self, texts: str, **how: Unpack[Drawing]) -> list[Translation]: ...  # type: ignore[overload-overlap]
+    @overload
+    def sample(self, texts: Sequence[str], **how: Unpack[Drawing]) -> list[list[Translation]]: ...
 
-        The arguments are those of `Sampling`, and of `translate`.
-        """
-        how = Sampling(BEGIN, END, tries, temperature, top_k, top_p, seed)
-        return self._write(how, tries, texts, prefixes, align, batch_tokens // tries)
+    def sample(self, texts: str | Sequence[str], **how: Unpack[Drawing]) -> Any:
+        """For each text so many translations, drawn by their probability; the same seed gives the same words."""
+        tries = how.get("tries", 1)
+        drawing = Sampling(
+            BEGIN,
+            END,
+            tries,
+            how.get("temperature", 1.0),
+            how.get("top_k"),
+            how.get("top_p", 1.0),
+            how.get("seed", 1),
+        )
+        return self._written(drawing, tries, texts, how, how.get("batch_tokens", 8192) // tries)
+
+    def _written(
+        self, how: Beam | Sampling, count: int, texts: str | Sequence[str], common: "Writing", batch_tokens: int
+    ) -> Any:
+        prefixes, align, scores = common.get("prefixes", ()), common.get("align", False), common.get("scores", True)
+        some = expect_texts(texts)
+        return as_given(texts, self._write(how, count, some, expect_texts(prefixes), align, batch_tokens, scores))
 
     def _write(
         self,
@@ -124,7 +150,7 @@ class Translator(Looked):
         prefixes: Sequence[str],
         align: bool,
         batch_tokens: int,
-        scores: bool = True,
+        scores: bool,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
             raise ValueError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
@@ -178,10 +204,23 @@ class Translator(Looked):
         words = _words(text), tuple(scores) if hypothesis.token_scores else ()
         return Translation(text, hypothesis.score, cut, *words, alignment, tokens)
 
-    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]:
+    @overload
+    def align(self, sources: str, targets: str) -> Alignment: ...  # type: ignore[overload-overlap]
+    @overload
+    def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]: ...
+
+    def align(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Any:
         """What each word of a given translation looks at in its source."""
-        pairs = zip(self.source.encode(sources), self.target.encode(targets), strict=True)
-        return [align(self._reading(source, target)) for source, target in pairs]
+        encoded = self._encoded(sources, targets)
+        return as_given(sources, [align(self._reading(source, target)) for source, target in encoded])
+
+    def _encoded(
+        self, sources: str | Sequence[str], targets: str | Sequence[str]
+    ) -> list[tuple[Sequence[int], Sequence[int]]]:
+        ones, others = expect_texts(sources, "sources"), expect_texts(targets, "targets")
+        if len(ones) != len(others):
+            raise ValueError(f"{len(ones)} sources need as many targets, not {len(others)}")
+        return list(zip(self.source.encode(ones), self.target.encode(others), strict=True))
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
@@ -223,10 +262,18 @@ class Translator(Looked):
         spoken = _stream(self.target, said)
         return Reading(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
 
-    @torch.no_grad()
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = TOKENS) -> list[float]:
+    @overload
+    def score(self, sources: str, targets: str) -> float: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = TOKENS) -> list[float]: ...
+
+    def score(self, sources: str | Sequence[str], targets: str | Sequence[str], batch_tokens: int = TOKENS) -> Any:
         """The log-probability of each target, given its source."""
-        encoded = list(zip(self.source.encode(sources), self.target.encode(targets), strict=True))
+        return as_given(sources, self._score(self._encoded(sources, targets), batch_tokens))
+
+    @torch.no_grad()
+    def _score(self, encoded: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[float]:
+        """Of pairs of tokens. Another engine does this in another way."""
         scores = [0.0] * len(encoded)
         for indices in in_batches([max(map(len, pair)) for pair in encoded], batch_tokens, with_empty=True):
             batch = pair_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)

@@ -11,6 +11,8 @@ from regard.recipe import Recipe
 from regard.training import checkpoint
 
 TEXT = "text.json"
+OWN = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
+"""What an attempt leaves behind that the next one makes anew."""
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
     *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
@@ -23,20 +25,20 @@ def claim(run: Path, recipe: Recipe) -> None:
     path, mine = run / "recipe.json", json.loads(recipe.to_json())
     if (run / "config.json").exists():
         raise ValueError(f"{run} is a model's folder, not a run's; {OTHER}")
+    if not path.exists() and run.exists() and any(run.iterdir()):
+        raise ValueError(f"{run} holds files that are not of a run, and they are left alone; {OTHER}")
+    theirs = _resolved(path) if path.exists() else mine
     has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
-    tokenizers = list(run.glob("tokenizer*.json"))
-    if not path.exists() and (has_checkpoints or has_model or tokenizers):
-        raise ValueError(f"{run} is not a run's folder, but holds a model or parts of one; {OTHER}")
     if has_checkpoints or has_model:
-        differing = [key for key in _differing(_resolved(path), mine) if key not in _MAY_CHANGE]
+        differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
         if differing:
             raise ValueError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
     if not has_checkpoints:
         if (run / "last").exists():
             raise ValueError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
         # an attempt that did not come to anything
-        for stale in [*tokenizers, run / TEXT]:
-            stale.unlink(missing_ok=True)
+        for stale in (*OWN, TEXT):
+            (run / stale).unlink(missing_ok=True)
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, recipe.to_json())
 

@@ -24,6 +24,7 @@ from regard.training import checkpoint
 from regard.training.claim import claim
 from regard.training.device import Device
 from regard.training.distributed import Group
+from regard.training.interrupt import Interrupted, Interrupts
 from regard.training.machine import threads
 from regard.training.meter import Forecast, Meter, forecast, look_back
 from regard.training.products import limit
@@ -97,6 +98,7 @@ class Training:
         self._clock = time.perf_counter()
         self._recent, self._recent_seconds = Tally(), 0.0
         """Of the steps since the last line of the log."""
+        self._interrupts, self._stopped_by = Interrupts(), 0
         self._validated = ""
         """What the last validation said, for the live line."""
         self._resume()
@@ -203,12 +205,15 @@ class Training:
             if self.is_over:
                 self.report.say(f"{self.run}: finished at step {self.state.step:,}")
             self._clock = time.perf_counter()
-            while not self.is_over:
-                self.advance()
-                if self.is_over or self.state.step % self.config.validate == 0:
-                    self.validate()
-                if self.is_over or self.state.step % self.config.checkpoint == 0:
-                    self.save()
+            with self._interrupts.remembered():
+                while not self.is_over:
+                    self.advance()
+                    if self.is_over or self.state.step % self.config.validate == 0:
+                        self.validate()
+                    if self.is_over or self._stopped_by or self.state.step % self.config.checkpoint == 0:
+                        self.save()
+                    if self._stopped_by and not self.is_over:
+                        raise Interrupted(self._stopped_by, self.state.step)
             if self.group.is_first and self.meter.steps:
                 self._look_back()
         finally:
@@ -303,10 +308,14 @@ class Training:
         self.report.say(text)
 
     def _tick(self) -> None:
-        """Counts the time since it was last counted, validation and all."""
+        """Counts the time since it was last counted, validation and all; and whether a signal has come meanwhile.
+
+        All processes go by the clock and the signals of the first, so that they stop at the same step.
+        """
         now = time.perf_counter()
-        (seconds,) = self.group.from_first([now - self._clock])
+        seconds, stopped_by = self.group.from_first([now - self._clock, self._interrupts.number])
         self.state.seconds, self._clock = self.state.seconds + seconds, now
+        self._stopped_by = int(stopped_by)
 
     def step(self, batches: Sequence[Batch], rate: float) -> Tally:
         """One step on several batches: what is told of them."""

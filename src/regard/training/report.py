@@ -51,7 +51,7 @@ class Report:
 
     def say(self, text: str) -> None:
         """One line for a person."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def step(self, progress: float, text: str) -> None:
         """Moves the live line on."""

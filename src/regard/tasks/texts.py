@@ -1,0 +1,21 @@
+"""One text or many: a string in gives one result, a list gives a list."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def expect_texts(texts: Any, what: str = "texts") -> list[str]:
+    """One text, or several, as a list; `ValueError` where they are anything else."""
+    if isinstance(texts, str):
+        return [texts]
+    if not isinstance(texts, Sequence) or isinstance(texts, bytes):
+        raise ValueError(f"{what} should be a string or a list of strings; got {texts!r}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{what} should be strings; one of them is {text!r}")
+    return list(texts)
+
+
+def as_given(texts: Any, results: Sequence[Any]) -> Any:
+    """The results; of one text that was given as a string, its result alone."""
+    return results[0] if isinstance(texts, str) else results

@@ -1,0 +1,42 @@
+"""Ctrl-C and SIGTERM in training: the step is finished and a checkpoint written before the process ends."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):
+    """Training was stopped by a signal, after it had written a checkpoint."""
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped at step {step:,}, with a checkpoint; run the same command again to resume from it")
+        self.exit_code = 128 + number  # as shells count it: 130 for Ctrl-C, 143 for SIGTERM
+
+
+class Interrupts:
+    """Remembers a signal until training can stop; a second one ends the process at once."""
+
+    number = 0
+    """Of the signal that came; 0: none."""
+
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        if self.number:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        self.number = number
+
+    @contextmanager
+    def remembered(self) -> Iterator[None]:
+        """Inside, signals do not end the process. Only the main thread gets signals; elsewhere, nothing changes."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._remember) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,53 @@
+"""A string in gives one result, a list gives a list, anything else a clear error."""
+
+import pytest
+import torch
+
+import regard
+from regard.models.bert import ClassificationHead, NoHead, TaggingHead
+from regard.tasks.classification import Classifier
+from regard.tasks.encoding import Encoder
+from regard.tasks.tagging import PieceTagger
+from texts import TOKENIZER, bert
+
+TEXT = "the brown dog"
+
+
+def test_a_string_is_a_text_to_a_translator() -> None:
+    translator = regard.load("en-es")
+    ((found,),) = translator.translate(["We are eating bread."])
+    (alone,) = translator.translate("We are eating bread.")
+    assert alone == found
+    assert translator.sample("We are eating bread.")[0].text
+    assert translator.score("We eat.", "Comemos.") == translator.score(["We eat."], ["Comemos."])[0]
+    assert translator.align("We eat.", "Comemos.") == translator.align(["We eat."], ["Comemos."])[0]
+
+
+def test_a_string_is_a_text_to_models_that_read() -> None:
+    classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
+    assert classifier.classify(TEXT) == classifier.classify([TEXT])[0]
+    assert classifier.classify(TEXT, TEXT) == classifier.classify([TEXT], [TEXT])[0]
+    encoder = Encoder(bert(NoHead()), TOKENIZER)
+    assert torch.equal(encoder.embed(TEXT), encoder.embed([TEXT])[0])
+    tagger = PieceTagger(bert(TaggingHead(labels=("A", "B"))), TOKENIZER)
+    assert tagger.tag(TEXT) == tagger.tag([TEXT])[0] == tagger.tag([TEXT.split()])[0]
+    assert len(tagger.tag(TEXT)) == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [([3], "should be strings; one of them is 3"), (None, "a string or a list"), (b"text", "a string or a list")],
+)
+def test_anything_else_is_a_clear_error(wrong, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        regard.load("en-es").translate(wrong)
+    with pytest.raises(ValueError, match=message):
+        Encoder(bert(NoHead()), TOKENIZER).embed(wrong)
+
+
+def test_texts_and_what_goes_with_them_are_as_many() -> None:
+    classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
+    with pytest.raises(ValueError, match="2 texts need as many second ones, not 1"):
+        classifier.classify([TEXT, TEXT], [TEXT])
+    with pytest.raises(ValueError, match="2 sources need as many targets, not 1"):
+        regard.load("en-es").score(["a", "b"], ["c"])

@@ -21,6 +21,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from regard.errors import RegardError
+
 Positive = Annotated[int, Field(ge=1, le=10**9)]
 Natural = Annotated[int, Field(ge=0, le=10**9)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -44,7 +46,7 @@ class Problem:
         return f"{self.path}{value}: {self.text}" if self.path else self.text
 
 
-class ConfigError(ValueError):
+class ConfigError(RegardError):
     """Everything that is wrong with a config, in one message."""
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:

@@ -11,6 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from regard.errors import RegardError
+
 HASHES = "hashes.json"
 
 
@@ -47,17 +49,17 @@ def restore(folder: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Raises `ValueError` that names the file if anything in the folder is damaged or missing."""
+    """Raises `RegardError` that names the file if anything in the folder is damaged or missing."""
     try:
         hashes: dict[str, str] = json.loads((folder / HASHES).read_text("utf-8"))
     except (OSError, ValueError):
-        raise ValueError(f"{folder / HASHES}: missing or damaged") from None
+        raise RegardError(f"{folder / HASHES}: missing or damaged") from None
     for name, expected in hashes.items():
         path = folder / name
         if not path.is_file():
-            raise ValueError(f"{path}: missing")
+            raise RegardError(f"{path}: missing")
         if _hash(path) != expected:
-            raise ValueError(f"{path}: damaged, it is not what was written")
+            raise RegardError(f"{path}: damaged, it is not what was written")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -81,7 +83,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path}: damaged ({error})") from None
+        raise RegardError(f"{path}: damaged ({error})") from None
 
 
 def _beside(folder: Path, suffix: str) -> Path:
@@ -109,6 +111,6 @@ def cache() -> Path:
 
 
 def expect_parent(path: Path) -> None:
-    """Raises `ValueError` if the folder that a file is to be written to is not there."""
+    """Raises `RegardError` if the folder that a file is to be written to is not there."""
     if not path.parent.is_dir():
-        raise ValueError(f"{path.parent}: no such folder")
+        raise RegardError(f"{path.parent}: no such folder")

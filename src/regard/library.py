@@ -27,6 +27,7 @@ from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
 from regard.data.words import Words
 from regard.decoding.lean import join
+from regard.errors import RegardError
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
 from regard.memory import give_back
@@ -100,7 +101,7 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
 
 
 def _expect(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Raises `ValueError` unless tensors are those of a model."""
+    """Raises `RegardError` unless tensors are those of a model."""
     own = tensors(model)
     problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
     problems += [f"{name} is not known" for name in loaded.keys() - own.keys()]
@@ -110,7 +111,7 @@ def _expect(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None
         if name in loaded and loaded[name].shape != tensor.shape
     ]
     if problems:
-        raise ValueError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
+        raise RegardError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
 
 
 def begin_with(model: Any, name: str) -> None:
@@ -188,9 +189,9 @@ def find(name: str) -> Path:
         if (folder / "config.json").is_file():
             return folder
     if name.startswith(ONNX):
-        raise ValueError(f"{name}: ONNX is for other programs, and not opened here; name the model it was made from")
+        raise RegardError(f"{name}: ONNX is for other programs, and not opened here; name the model it was made from")
     known = sorted(path.parent.name for path in ASSETS.glob("*/config.json"))
-    raise ValueError(
+    raise RegardError(
         f"no model is at '{name}': neither a model's folder nor a run's. "
         + (f"With Regard come {', '.join(known)}" if known else "Train one: regard train translate/dates")
     )
@@ -202,7 +203,7 @@ def read(name: str) -> Contents:
         return _read_hugging_face(Path(name.removeprefix(HUGGING_FACE)))
     folder = find(name)
     if (folder / EXPORTED).exists():
-        raise ValueError(f"{folder} is an export; where CTranslate2 is to run it, it is {CT2}{folder}")
+        raise RegardError(f"{folder} is an export; where CTranslate2 is to run it, it is {CT2}{folder}")
     verify(folder)
     path = folder / "config.json"
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
@@ -215,9 +216,9 @@ def _read_hugging_face(folder: Path) -> Contents:
         about = json.loads(path.read_text("utf-8"))
         kind = about.get("model_type")
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
+        raise RegardError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
     except (ValueError, AttributeError):
-        raise ValueError(f"{path}: damaged, it is not a model's config") from None
+        raise RegardError(f"{path}: damaged, it is not a model's config") from None
     if kind is None and any(str(name).startswith("Bert") for name in about.get("architectures") or ()):
         kind = "bert"  # the first of them did not say
     readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {
@@ -226,7 +227,7 @@ def _read_hugging_face(folder: Path) -> Contents:
         "marian": marian.read,
     }
     if kind not in readers:
-        raise ValueError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")
+        raise RegardError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")
     config, weights, *tokenizers = readers[kind](folder)
     return Contents(config, weights, tuple(tokenizers))
 
@@ -246,13 +247,13 @@ def convert(
     """
     system, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
     if quantize is not None and system != "ct2":
-        raise ValueError(f"only exports for CTranslate2 are quantized, and {target} is none; write to {CT2}{path}")
+        raise RegardError(f"only exports for CTranslate2 are quantized, and {target} is none; write to {CT2}{path}")
     if half and system in ("ct2", "onnx"):
-        raise ValueError(f"{target}: an export is not written in half precision; leave that out")
+        raise RegardError(f"{target}: an export is not written in half precision; leave that out")
     contents, folder = read(name), Path(path)
     weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
     if folder.exists():
-        raise ValueError(f"{folder} is there already; choose another folder, or remove it")
+        raise RegardError(f"{folder} is there already; choose another folder, or remove it")
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
     if not system:
         save(folder, contents.config, weights, contents.tokenizers, text)
@@ -260,7 +261,7 @@ def convert(
     config, found = contents.config, ""
     writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write, "gpt2": gpt2.write}
     if system == "hf" and config.kind not in writers:
-        raise ValueError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
+        raise RegardError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
 
     def fill(aside: Path) -> None:
         nonlocal found
@@ -295,7 +296,7 @@ def _module(name: str) -> Any:
     try:
         return import_module(f"regard.interop.{name}")
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error.name} is not installed, which this needs; pip install 'regard[export]'") from None
+        raise RegardError(f"{error.name} is not installed, which this needs; pip install 'regard[export]'") from None
 
 
 def load(name: str) -> Any:
@@ -303,7 +304,7 @@ def load(name: str) -> Any:
     if name.startswith(CT2):
 
         def original() -> Any:
-            raise ValueError(f"{name} can be used, but not looked into; ask the model that it was made from")
+            raise RegardError(f"{name} can be used, but not looked into; ask the model that it was made from")
 
         return _load_export(Path(name.removeprefix(CT2)), original)
     return _opened(read(name), name)
@@ -325,11 +326,11 @@ def load_fast(name: str) -> Any:
 def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
     path = folder / EXPORTED
     if not path.is_file() or not (folder / "model.bin").is_file():
-        raise ValueError(f"{folder} is no export for CTranslate2; make one: regard convert MODEL {CT2}{folder}")
+        raise RegardError(f"{folder} is no export for CTranslate2; make one: regard convert MODEL {CT2}{folder}")
     verify(folder)
     config = read_config(json.loads(path.read_text("utf-8")), str(path))
     if isinstance(config, Gpt2Config):
-        raise ValueError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
+        raise RegardError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
     run = _module("ct2_run")
     kind = run.FastEncoder if isinstance(config, BertConfig) else run.FastTranslator
     with torch.device("meta"):
@@ -365,7 +366,7 @@ def load_as(
     if not isinstance(found, kind):
         config = found.model.config
         head = f" with a head for {config.head.kind}" if isinstance(config, BertConfig) else ""
-        raise ValueError(f"{name} is a model of kind '{config.kind}'{head}, which does not {purpose}")
+        raise RegardError(f"{name} is a model of kind '{config.kind}'{head}, which does not {purpose}")
     return found
 
 

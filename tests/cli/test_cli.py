@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from regard import __version__
+from regard.cli import main as main_module
+from regard.errors import RegardError
 
 
 def regard(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -142,3 +144,20 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     os.close(write_end)
     assert result.stderr == ""
     assert result.returncode == 1
+
+
+def test_what_a_user_can_mend_is_told_in_words_and_a_bug_keeps_its_traceback(monkeypatch, capsys) -> None:
+    def failing(error: Exception):
+        def app() -> None:
+            raise error
+
+        return app
+
+    for error in (RegardError("the file is empty"), OSError("no room")):
+        monkeypatch.setattr(main_module, "app", failing(error))
+        with pytest.raises(SystemExit, match="1"):
+            main_module.main()
+        assert capsys.readouterr().err == f"regard: {error}\n"
+    monkeypatch.setattr(main_module, "app", failing(ValueError("a bug of ours")))
+    with pytest.raises(ValueError, match="a bug of ours"):
+        main_module.main()

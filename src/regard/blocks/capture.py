@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from regard.blocks.attend import Attend, Weigh, attend_explicitly
 from regard.blocks.positions import Positions, Rotary
 from regard.blocks.scores import DotScore, ScoredAttention
+from regard.errors import RegardError
 
 Patterns = str | Sequence[str]
 
@@ -46,7 +47,7 @@ class Maps(Mapping[str, Tensor]):
             raise IndexError(f"row {max(self._rows)} of {path!r} was asked for, but there were {self._seen[path]} rows")
         parts = self._parts[path]
         if len({part.shape[:2] for part in parts}) > 1:
-            raise ValueError(f"{path!r} ran with different batches; use one capture for each run of the model")
+            raise RegardError(f"{path!r} ran with different batches; use one capture for each run of the model")
         padded = [F.pad(part, (0, self._keys[path] - part.size(3))) for part in parts]
         stitched = torch.cat(padded, dim=2)
         if self._rows is None:
@@ -115,7 +116,7 @@ def capture(
     """
     for name, numbers in (("heads", heads), ("rows", rows)):
         if numbers is not None and (not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers)):
-            raise ValueError(f"{name} should be numbers from 0, at least one, each once, got {list(numbers)}")
+            raise RegardError(f"{name} should be numbers from 0, at least one, each once, got {list(numbers)}")
     cores = find(attention_cores(model), layers, "attention")
     maps = Maps(list(cores), heads, rows)
     with ExitStack() as hooks:
@@ -156,7 +157,7 @@ def intervene(
                 hooks.callback(setattr, score, "scale", score.scale)
                 score.scale = 1.0
             else:
-                raise ValueError(f"{path!r} has no scaling to drop: its scores are no dot products")
+                raise RegardError(f"{path!r} has no scaling to drop: its scores are no dot products")
         for module in find(position_modules(model), drop_positions, "positions").values():
             hooks.callback(module.register_forward_hook(_say_nothing).remove)
         yield
@@ -192,7 +193,7 @@ def find(modules: Mapping[str, nn.Module], patterns: Patterns, what: str) -> dic
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in modules):
             known = ", ".join(map(repr, modules)) or "none"
-            raise ValueError(f"no {what} matches {pattern!r}; this model has {known}")
+            raise RegardError(f"no {what} matches {pattern!r}; this model has {known}")
     return {path: m for path, m in modules.items() if any(fnmatchcase(path, pattern) for pattern in patterns)}
 
 

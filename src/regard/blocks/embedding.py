@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from regard.blocks.initial import normal_
 from regard.blocks.linear import linear
 from regard.blocks.shapes import expect
+from regard.errors import RegardError
 
 
 class TokenEmbedding(nn.Module):
@@ -32,7 +33,7 @@ class TokenEmbedding(nn.Module):
             return F.embedding(tokens_BT, self.weight) * self.scale
         except IndexError:
             low, high = int(tokens_BT.min()), int(tokens_BT.max())
-            raise ValueError(
+            raise RegardError(
                 f"tokens from {low} to {high} do not fit a vocabulary of {self.vocab_size}; "
                 f"was the text encoded with another tokenizer?"
             ) from None

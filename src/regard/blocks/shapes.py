@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from torch import Tensor
 
+from regard.errors import RegardError
+
 
 def expect(name: str, x: Tensor, *sizes: int | str) -> None:
     """Raises `ValueError` unless `x` has these sizes; a text stands for any size and names the dimension."""
@@ -21,6 +23,6 @@ def expect_one_of(name: str, value: object, known: Collection[str]) -> None:
 
 
 def expect_context(length: int, context: int) -> None:
-    """Raises `ValueError` where a sequence is longer than what a block was made for."""
+    """Raises `RegardError` where a sequence is longer than what a block was made for."""
     if length > context:
-        raise ValueError(f"{length} tokens exceed the context of {context}; raise model.context or shorten the input")
+        raise RegardError(f"{length} tokens exceed the context of {context}; raise model.context or shorten the input")

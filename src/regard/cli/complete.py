@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.encode import MustModel
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.completion import Completion
@@ -80,9 +81,11 @@ def complete(
     searches: dict[str, Any] = {"n_best": n_best, "penalty": penalty}
     drawn, searched = ({k: v for k, v in some.items() if v is not None} for some in (draws, searches))
     if beam is None and searched:
-        raise ValueError(f"--{next(iter(searched)).replace('_', '-')} is for --beam; add it, or leave this out")
+        raise RegardError(f"--{next(iter(searched)).replace('_', '-')} is for --beam; add it, or leave this out")
     if beam is not None and drawn:
-        raise ValueError(f"--{next(iter(drawn)).replace('_', '-')} is for texts that are drawn; leave it or --beam out")
+        raise RegardError(
+            f"--{next(iter(drawn)).replace('_', '-')} is for texts that are drawn; leave it or --beam out"
+        )
     completer = load_as(Completer, model, "go on with texts")
     if prompt is None:
         prompt = "\n".join(decoded(sys.stdin.buffer, "standard input"))

@@ -38,7 +38,8 @@ def convert(
         regard convert runs/sst2 onnx:sst2
     """
     from regard import library
+    from regard.data.text import running
 
-    text = None if card is None else card.read_text("utf-8")
+    text = None if card is None else "".join(running(card))
     found = library.convert(model, folder, half=half, quantize=quantize, card=text)
     typer.echo(f"{folder}: converted from {model}" + (f"; checked: {found}" if found else ""))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.cli.translate import Engine
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +42,7 @@ def classify(
     from regard.tasks.classification import Classifier
 
     if second is not None and not texts:
-        raise ValueError("--second goes with texts on the command line; in standard input, a tab parts two texts")
+        raise RegardError("--second goes with texts on the command line; in standard input, a tab parts two texts")
     classifier = load_as(Classifier, model, "classify")
     cut = 0
     for chunk in _chunks(texts):
@@ -124,7 +125,7 @@ def embed(
     from regard.tasks.encoding import Encoder
 
     if output is not None and output.suffix not in (".npy", ".json", ".parquet"):
-        raise ValueError(f"{output}: write to .npy, .json or .parquet")
+        raise RegardError(f"{output}: write to .npy, .json or .parquet")
     if output is not None:
         expect_parent(output)
     encoder = load_as(Encoder, model, "read texts", engine)
@@ -144,7 +145,7 @@ def _layers(text: str, count: int) -> list[int]:
             return every[slice(*(int(part) if part else None for part in text.split(":")))]
         return [int(part) for part in text.split(",")]
     except (ValueError, TypeError):
-        raise ValueError(f"--layers {text}: write numbers such as -1 or 1,2, or a range such as -4:") from None
+        raise RegardError(f"--layers {text}: write numbers such as -1 or 1,2, or a range such as -4:") from None
 
 
 def _write(output: Path | None, texts: Sequence[str], vectors_ND: "Tensor") -> None:
@@ -162,7 +163,7 @@ def _write(output: Path | None, texts: Sequence[str], vectors_ND: "Tensor") -> N
         try:
             from regard.cli.parquet import write
         except ImportError:
-            raise ValueError(
+            raise RegardError(
                 f"{output}: Parquet needs pyarrow; pip install 'regard[parquet]', or write to .npy or .json"
             ) from None
         write(output, texts, vectors_ND.tolist())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.cli.translate import Align, Beam, Penalty
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.data.conllu import Column
@@ -83,25 +84,25 @@ def evaluate(
     found = load(model)
     if isinstance(found, Completer):
         if text is None or any((source, reference, data, output)):
-            raise ValueError("a language model is tried with --text alone; there is nothing to write but its scores")
+            raise RegardError("a language model is tried with --text alone; there is nothing to write but its scores")
         _scored(found, text, as_json)
         return
     if text is not None:
-        raise ValueError("--text is for language models; this one is tried with the options for its kind, see --help")
+        raise RegardError("--text is for language models; this one is tried with the options for its kind, see --help")
     if isinstance(found, Translator):
         if source is None or reference is None or data is not None:
-            raise ValueError("a translator is tried with --source and --reference, and no --data")
+            raise RegardError("a translator is tried with --source and --reference, and no --data")
         said = _translated(found, source, reference, beam, penalty, lowercase, as_json)
     elif data is None:
-        raise ValueError(f"a model of kind '{found.model.config.kind}' is tried with --data")
+        raise RegardError(f"a model of kind '{found.model.config.kind}' is tried with --data")
     elif isinstance(found, Classifier):
         said = _classified(found, data, task, texts.split(","), label, as_json)
     elif isinstance(found, PieceTagger | WordTagger):
         if task is not None:
-            raise ValueError(f"--task {task} is for classifiers; this model tags words")
+            raise RegardError(f"--task {task} is for classifiers; this model tags words")
         said = _tagged(found, data, column, as_json)
     else:
-        raise ValueError(f"{model} has no task to be tried at; fine-tune it first: regard train bert/glue")
+        raise RegardError(f"{model} has no task to be tried at; fine-tune it first: regard train bert/glue")
     if output is not None:
         output.write_text("".join(f"{line}\n" for line in said), "utf-8")
 
@@ -140,14 +141,14 @@ def _classified(
         question = glue.TASKS[task]
         examples = list(glue.read(question, data, warn=partial(typer.echo, err=True)))
     else:
-        raise ValueError(f"--task {task}: no such task; there are {', '.join(glue.TASKS)}")
+        raise RegardError(f"--task {task}: no such task; there are {', '.join(glue.TASKS)}")
     # models of others may have numbers for names; they are those of GLUE
     names: dict[str | float, str] = {f"LABEL_{i}": name for i, name in enumerate(question.labels)}
     if {names.get(name, name) for name in classifier.labels} != set(question.labels):
         known = [", ".join(labels) or "a number" for labels in (classifier.labels, question.labels)]
-        raise ValueError(f"the model says {known[0]}; the task asks for {known[1]}")
+        raise RegardError(f"the model says {known[0]}; the task asks for {known[1]}")
     if not examples:
-        raise ValueError(f"{data}: there are no texts to try the model on")
+        raise RegardError(f"{data}: there are no texts to try the model on")
     texts, seconds, gold = zip(*examples, strict=True)
     verdicts = classifier.classify(texts, seconds)
     said = [names.get(verdict.said, verdict.said) for verdict in verdicts]
@@ -168,7 +169,7 @@ def _tagged(tagger: "PieceTagger | WordTagger", data: Path, column: "Column", as
 
     tests = list(sentences(data, column))
     if not {tag for sentence in tests for tag in sentence.tags} & set(tagger.labels):
-        raise ValueError(f"{data}: none of its tags in {column} is known to the model; try the other --column")
+        raise RegardError(f"{data}: none of its tags in {column} is known to the model; try the other --column")
     given = [[tag or "?" for tag in tags] for tags in tagger.tag([sentence.words for sentence in tests])]
     found = scores([sentence.tags for sentence in tests], given)
     if as_json:

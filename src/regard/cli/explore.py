@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.cli.translate import Model
+from regard.errors import RegardError
 
 
 def explore(
@@ -32,7 +33,7 @@ def explore(
     try:
         from regard.serve.app import serve
     except ImportError:
-        raise ValueError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
+        raise RegardError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
     from regard.library import load_as
     from regard.serve.explorer import Explorer
     from regard.tasks.completion import Completer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.evaluate import ModelArgument
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.data.tables import Example
@@ -46,10 +47,10 @@ def glue(
 
     chosen = [task.strip() for task in tasks.split(",")]
     if unknown := [task for task in chosen if task not in TRAINED]:
-        raise ValueError(f"--tasks {','.join(unknown)}: no such task to train; there are {', '.join(TRAINED)}")
+        raise RegardError(f"--tasks {','.join(unknown)}: no such task to train; there are {', '.join(TRAINED)}")
     for key in ("run", "seed", "task", "data.task", "data.folder", "model.init"):
         if any(override.partition("=")[0].strip() == key for override in overrides or []):
-            raise ValueError(f"{key} is set by this command; use --runs, --seeds, --tasks, --data or MODEL for it")
+            raise RegardError(f"{key} is set by this command; use --runs, --seeds, --tasks, --data or MODEL for it")
     _check(data, chosen, submission is not None)
     rows: dict[str, dict[str, Any]] = {}
     for task in chosen:
@@ -85,7 +86,7 @@ def _also(task: str, data: Path, split: str) -> list[str]:
     for other in ("mnli-mm", "ax") if task == "mnli" else ():
         try:
             find(data, TASKS[other], split)
-        except ValueError:
+        except RegardError:
             continue
         result.append(other)
     return result

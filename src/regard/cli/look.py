@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.cli.translate import Model
+from regard.errors import RegardError
 
 
 def look(
@@ -55,7 +56,7 @@ def look(
     seen = subject.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
     if output is None:
         if view != "matrix":
-            raise ValueError(
+            raise RegardError(
                 f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
             )
         typer.echo(str(seen))

@@ -22,6 +22,7 @@ from regard.cli.plan import plan
 from regard.cli.recipes import recipes
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.errors import RegardError
 
 app = typer.Typer(
     name="regard",
@@ -57,13 +58,13 @@ def options(
 
 
 def main() -> None:
-    """Runs the command; what a person did wrong is told in words, without a traceback."""
+    """Runs the command. What a person can mend is told in words; anything else is a bug, with its traceback."""
     try:
         app()
     except BrokenPipeError:
         # the reader has left, as in `regard recipes | head`; no more is to be written, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, OSError) as error:
+    except (RegardError, OSError) as error:
         typer.echo(f"regard: {error}", err=True)
         sys.exit(1)

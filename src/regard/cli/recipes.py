@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.errors import RegardError
 from regard.recipes import bundled, find
 
 
@@ -28,13 +29,13 @@ def recipes(
     """
     if name is None:
         if output is not None:
-            raise ValueError(f"which recipe is to be copied to {output}? Name one: regard recipes NAME -o {output}")
+            raise RegardError(f"which recipe is to be copied to {output}? Name one: regard recipes NAME -o {output}")
         titles = {name: path.read_text("utf-8").splitlines()[0].lstrip("# ") for name, path in bundled().items()}
         width = max(map(len, titles))
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{n:<{width}}  {t}" for n, t in titles.items()))
         return
     if as_json:
-        raise ValueError("--json goes with the list of all recipes; a recipe itself is TOML")
+        raise RegardError("--json goes with the list of all recipes; a recipe itself is TOML")
     text = find(name).read_text("utf-8")
     if output is None:
         typer.echo(text, nl=False)
@@ -43,5 +44,5 @@ def recipes(
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ValueError(f"{output} exists and is left as it is; choose another name") from None
+        raise RegardError(f"{output} exists and is left as it is; choose another name") from None
     typer.echo(f"{output}: a copy of {name}; try: regard describe {output}")

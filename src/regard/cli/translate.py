@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.errors import RegardError
+
 if TYPE_CHECKING:
     from regard.tasks.documents import Translated
     from regard.tasks.translation import Translation
@@ -66,7 +68,7 @@ def translate(
     draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     given = {name: value for name, value in draws.items() if value is not None}
     if given and not sample:
-        raise ValueError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
+        raise RegardError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
     translator = load_as(Translator, model, "translate", engine)
     lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
     search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
+
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
@@ -106,7 +108,7 @@ class Batches(Generic[B]):
         self.examples, self.tokens, self.seed, self.size = examples, tokens, seed, size
         self.position = Position()
         if examples.longest > tokens:
-            raise ValueError(
+            raise RegardError(
                 f"a sentence of {examples.longest} tokens does not fit a batch of {tokens}; raise train.batch_tokens"
             )
         self._planned: tuple[int, Epoch[B], list[Indices]] | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.data.text import lines
+from regard.errors import RegardError
 
 Column = Literal["upos", "xpos"]
 WIDTH = 10
@@ -35,26 +36,28 @@ def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
             yield Sentence(tuple(word for word, _ in words), tuple(tag for _, tag in words))
             words, is_empty = [], False
     if is_empty:
-        raise ValueError(f"{path}: there are no words in it; CoNLL-U has one a line, in {WIDTH} columns parted by tabs")
+        raise RegardError(
+            f"{path}: there are no words in it; CoNLL-U has one a line, in {WIDTH} columns parted by tabs"
+        )
 
 
 def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[str, str]]:
     """The word of a line and its tag, where it has one; `place` is the number that its word should have."""
     fields = line.split("\t")
     if len(fields) != WIDTH:
-        raise ValueError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, parted by tabs")
+        raise RegardError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, parted by tabs")
     number, word, tag = fields[0], fields[1], fields[PLACES[column]]
     # 3-4 is how words 3 and 4 are written as one, and 2.1 a word that was left out after the second
     if number.startswith((f"{place}-", f"{place - 1}.")):
         return
     if number != str(place):
-        raise ValueError(
+        raise RegardError(
             f"{where}: word number {number!r} stands where {place} should; "
             f"words are counted from 1, and a blank line ends a sentence"
         )
     if not word:
-        raise ValueError(f"{where}: word {number} is empty; write {NOTHING} where there is nothing")
+        raise RegardError(f"{where}: word {number} is empty; write {NOTHING} where there is nothing")
     if tag in ("", NOTHING):
         other = next(name for name in PLACES if name != column)
-        raise ValueError(f"{where}: {word!r} has no {column}; give a file with tags, or choose column {other!r}")
+        raise RegardError(f"{where}: {word!r} has no {column}; give a file with tags, or choose column {other!r}")
     yield word, tag

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.tokenizer import Tokenizer
+from regard.errors import RegardError
 from regard.folders import sync
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Corpus:
         self.tokens = {side: mapped(folder / f"{side}.bin") for side in SIDES}
         for side in SIDES:
             if len(self.begins[side]) != self.about.kept + 1 or self.begins[side][-1] != len(self.tokens[side]):
-                raise ValueError(f"{folder}: damaged, {side} is not as long as it should be")
+                raise RegardError(f"{folder}: damaged, {side} is not as long as it should be")
 
     def __len__(self) -> int:
         return self.about.kept

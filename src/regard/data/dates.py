@@ -14,6 +14,8 @@ from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_time
 from babel.units import format_unit
 
+from regard.errors import RegardError
+
 FIRST, LAST = date(1900, 1, 1), date(2099, 12, 31)
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
@@ -45,4 +47,4 @@ def _locale(name: str) -> Locale:
     try:
         return Locale.parse(name, sep="-" if "-" in name else "_")
     except (ValueError, UnknownLocaleError):
-        raise ValueError(f"no language is known as '{name}'; give a code such as en, es or pt-BR") from None
+        raise RegardError(f"no language is known as '{name}'; give a code such as en, es or pt-BR") from None

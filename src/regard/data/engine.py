@@ -5,6 +5,8 @@ from typing import ClassVar, Self
 
 from tokenizers import Tokenizer as Engine
 
+from regard.errors import RegardError
+
 
 class EngineTokenizer:
     """A tokenizer around the library's engine."""
@@ -21,7 +23,7 @@ class EngineTokenizer:
         try:
             return cls(Engine.from_file(str(path)))
         except Exception as error:  # the library raises no narrower one
-            raise ValueError(f"{path}: not {cls.called} ({error})") from None
+            raise RegardError(f"{path}: not {cls.called} ({error})") from None
 
     def save(self, path: Path) -> None:
         """Writes the tokenizer as one JSON file."""

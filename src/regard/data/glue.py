@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from regard.data.tables import Columns, Example, Row, rows
+from regard.errors import RegardError
 
 SCALE = (0.0, 5.0)  # of STS-B: from nothing in common to the same meaning
 
@@ -168,14 +169,14 @@ def find(folder: Path, task: GlueTask, split: str) -> Path:
     """The file of a task's "train", "dev" or "test" set in a folder that holds a folder for each task."""
     splits = {name: files for name in ("train", "dev", "test") if (files := getattr(task, name))}
     if split not in splits:
-        raise ValueError(f"{task.name} has no split {split!r}; it has {', '.join(splits)}")
+        raise RegardError(f"{task.name} has no split {split!r}; it has {', '.join(splits)}")
     folders = [folder / name for name in (task.folder, *task.elsewhere)]
     files = [f"{name}{suffix}" for name in splits[split] for suffix in (".tsv", ".tsv.gz")]
     places = [place / file for place in folders for file in files]
     for place in places:
         if place.is_file():
             return place
-    raise ValueError(f"{task.name}: no {split} set; looked for {', '.join(map(str, places))}")
+    raise RegardError(f"{task.name}: no {split} set; looked for {', '.join(map(str, places))}")
 
 
 def read(
@@ -213,11 +214,11 @@ def _name(task: GlueTask, path: Path, row: Row, label: str) -> str:
     if not task.labels:
         low, high = SCALE
         if not low <= _number(label) <= high:
-            raise ValueError(f"{path}, line {row.line}: {label!r} is no number from {low:g} to {high:g}")
+            raise RegardError(f"{path}, line {row.line}: {label!r} is no number from {low:g} to {high:g}")
         return label
     spellings = task.spellings or task.labels
     if label not in spellings:
-        raise ValueError(f"{path}, line {row.line}: unknown label {label!r}; {task.name} knows {', '.join(spellings)}")
+        raise RegardError(f"{path}, line {row.line}: unknown label {label!r}; {task.name} knows {', '.join(spellings)}")
     return task.labels[spellings.index(label)]
 
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Engine
 from regard.data.bpe import BYTES
 from regard.data.engine import EngineTokenizer
 from regard.data.text import lines
+from regard.errors import RegardError
 
 END = "<|endoftext|>"
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
@@ -106,11 +107,11 @@ class BytePairs(TextTokenizer):
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.BPE):
-            raise ValueError(f"the tokenizer's model is {type(engine.model).__name__}; expected BPE")
+            raise RegardError(f"the tokenizer's model is {type(engine.model).__name__}; expected BPE")
         cut = engine.pre_tokenizer
         plain = isinstance(cut, pre_tokenizers.ByteLevel) and cut.use_regex and not cut.add_prefix_space
         if engine.normalizer is not None or not plain:
-            raise ValueError(
+            raise RegardError(
                 f"the tokenizer's normalizer is {engine.normalizer}, its pre-tokenizer {cut}; "
                 f"GPT-2's are None and ByteLevel(add_prefix_space=False, use_regex=True)"
             )
@@ -122,7 +123,7 @@ class BytePairs(TextTokenizer):
         """Learns a vocabulary from texts: the bytes, the pairs in the order in which they are joined, and the end."""
         least = len(LETTERS) + 1
         if vocab_size < least:
-            raise ValueError(f"a vocabulary of {vocab_size} cannot hold all bytes and {END}; choose {least} or more")
+            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes and {END}; choose {least} or more")
         engine = _byte_level(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=vocab_size - 1, initial_alphabet=list(LETTERS), show_progress=False)
         engine.train_from_iterator(texts, trainer)
@@ -144,10 +145,10 @@ class BytePairs(TextTokenizer):
                 continue
             left, _, right = line.partition(" ")
             if not left or not right or " " in right:
-                raise ValueError(f"{vocab_bpe}, line {number}: {line!r} is not two tokens with a space between them")
+                raise RegardError(f"{vocab_bpe}, line {number}: {line!r} is not two tokens with a space between them")
             for token in (left, right, left + right):
                 if token not in vocabulary:
-                    raise ValueError(
+                    raise RegardError(
                         f"{vocab_bpe}, line {number}: {encoder_json} has no token {token!r}; take files of one model"
                     )
             pairs.append((left, right))
@@ -159,7 +160,7 @@ class BytePairs(TextTokenizer):
         for tokens, pairs in FILES:
             if (folder / tokens).is_file() and (folder / pairs).is_file():
                 return cls.from_files(folder / tokens, folder / pairs)
-        raise ValueError(f"{folder}: has neither {' nor '.join(' with '.join(names) for names in FILES)}")
+        raise RegardError(f"{folder}: has neither {' nor '.join(' with '.join(names) for names in FILES)}")
 
     def _bytes_of(self, name: str) -> bytes:
         # a name that is not made of GPT-2's letters can only be of a token that no text has
@@ -171,7 +172,7 @@ class BytePairs(TextTokenizer):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise ValueError(
+                raise RegardError(
                     f"character {error.start + 1} of the text is {text[error.start]!r}, half of one; "
                     f"is the text encoded as UTF-8?"
                 ) from None
@@ -185,10 +186,10 @@ class Characters(TextTokenizer):
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.WordLevel):
-            raise ValueError(f"the tokenizer's model is {type(engine.model).__name__}; expected WordLevel")
+            raise RegardError(f"the tokenizer's model is {type(engine.model).__name__}; expected WordLevel")
         self._numbers = engine.get_vocab()
         if long := [name for name in self._numbers if len(name) != 1]:
-            raise ValueError(f"the vocabulary has {long[0]!r}, which is not one character")
+            raise RegardError(f"the vocabulary has {long[0]!r}, which is not one character")
         super().__init__(engine)
 
     @classmethod
@@ -198,7 +199,7 @@ class Characters(TextTokenizer):
         for text in texts:
             characters.update(text)
         if not characters:
-            raise ValueError("there are no characters to learn; the text is empty")
+            raise RegardError("there are no characters to learn; the text is empty")
         numbers = {character: number for number, character in enumerate(sorted(characters))}
         engine = Engine(models.WordLevel(numbers))
         engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -217,7 +218,7 @@ class Characters(TextTokenizer):
             unknown = sorted(set().union(*texts) - self._numbers.keys())
             named = ", ".join(map(repr, unknown[:NAMED]))
             more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
-            raise ValueError(
+            raise RegardError(
                 f"the text has characters that the model has never seen: {named}{more}; it knows "
                 f"{len(self._numbers)}. Leave them out, or train on a text that has them"
             ) from None
@@ -236,14 +237,14 @@ def _vocabulary(path: Path) -> dict[str, int]:
     try:
         vocabulary = json.loads(path.read_text("utf-8"))
     except ValueError:
-        raise ValueError(f"{path}: damaged, it is not JSON") from None
+        raise RegardError(f"{path}: damaged, it is not JSON") from None
     if not isinstance(vocabulary, dict):
-        raise ValueError(f"{path}: expected a table with the number of each token")
+        raise RegardError(f"{path}: expected a table with the number of each token")
     try:
         _expect_all_numbers(vocabulary)
         _expect_all_bytes(vocabulary)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except RegardError as error:
+        raise RegardError(f"{path}: {error}") from None
     return vocabulary
 
 
@@ -251,9 +252,9 @@ def _expect_all_numbers(vocabulary: Mapping[str, Any]) -> None:
     """Each number from 0 on has a token."""
     for token, number in vocabulary.items():
         if type(number) is not int:
-            raise ValueError(f"the number of the token {token!r} is {number!r}; expected 0, 1, 2 ...")
+            raise RegardError(f"the number of the token {token!r} is {number!r}; expected 0, 1, 2 ...")
     if missing := set(range(len(vocabulary))) - set(vocabulary.values()):
-        raise ValueError(
+        raise RegardError(
             f"no token has the number {min(missing)}; {len(vocabulary)} tokens have 0 to {len(vocabulary) - 1}"
         )
 
@@ -261,4 +262,4 @@ def _expect_all_numbers(vocabulary: Mapping[str, Any]) -> None:
 def _expect_all_bytes(vocabulary: Mapping[str, Any]) -> None:
     """Each byte has a token, so that each text has tokens."""
     if missing := sorted(byte for letter, byte in LETTERS.items() if letter not in vocabulary):
-        raise ValueError(f"{len(missing)} of the 256 bytes are no tokens, the first of them {missing[0]:#04x}")
+        raise RegardError(f"{len(missing)} of the 256 bytes are no tokens, the first of them {missing[0]:#04x}")

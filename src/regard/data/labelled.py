@@ -21,6 +21,7 @@ from regard.data.sequences import Encoded, Longest
 from regard.data.tables import Example, read_table
 from regard.data.text import existing
 from regard.data.wordpiece import WordPiece
+from regard.errors import RegardError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class TableConfig(Config):
         examples = read_table(Path(self.train), self.texts, self.label, self.numbers)
         labels = () if self.numbers else tuple(sorted({str(example.label) for example in examples}))
         if len(labels) == 1:
-            raise ValueError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
+            raise RegardError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
         return own_question(self.texts, self.label, labels)
 
     def paths(self) -> tuple[Path, Path]:
@@ -124,7 +125,7 @@ class Labelled(SameEachEpoch):
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
         self.lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
         if not len(self.encoded):
-            raise ValueError(f"{source}: no texts with labels; the file has a first line only")
+            raise RegardError(f"{source}: no texts with labels; the file has a first line only")
 
     def fetch(self, indices: Indices) -> LabelledBatch:
         """The texts of these numbers."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.corpus import SIDES, Corpus
 from regard.data.tokenizer import BEGIN, END, PAD
+from regard.errors import RegardError
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Pairs:
         sides = [np.concatenate([corpus.lengths(side) for corpus, _ in corpora]) + 1 for side in SIDES]
         self.lengths: Lengths = np.stack(sides, axis=1)
         if not len(self.lengths):
-            raise ValueError("no sentence pairs are left; see the counts of dropped pairs")
+            raise RegardError("no sentence pairs are left; see the counts of dropped pairs")
 
     @property
     def longest(self) -> int:

@@ -26,6 +26,7 @@ from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.corpus import cached, mapped
 from regard.data.sequences import fit
 from regard.data.wordpiece import INSIDE, WordPiece
+from regard.errors import RegardError
 
 IGNORED = -100
 """Where nothing is asked."""
@@ -41,7 +42,7 @@ class Sentences:
         self.begins: Indices = np.asarray(np.load(folder / "sentences.npy", mmap_mode="r"))
         self.documents: Indices = np.asarray(np.load(folder / "documents.npy", mmap_mode="r"))
         if self.begins[-1] != len(self.tokens) or self.documents[-1] != len(self):
-            raise ValueError(f"{folder}: damaged, its files do not fit together")
+            raise RegardError(f"{folder}: damaged, its files do not fit together")
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -121,13 +122,13 @@ class PretrainingExamples:
         self.longest, self.short, self.next_sentence, self.seed = longest, short, next_sentence, seed
         self.marks = 3 if next_sentence else 2
         if longest < self.marks + 2:
-            raise ValueError(
+            raise RegardError(
                 f"examples of {longest} tokens are too short; the marks and two words need {self.marks + 2}"
             )
         if not len(sentences):
-            raise ValueError("there is too little text: some of it has to be kept to validate with")
+            raise RegardError("there is too little text: some of it has to be kept to validate with")
         if next_sentence and len(sentences.documents) == 2:
-            raise ValueError(
+            raise RegardError(
                 "all text is one document, and a sentence that does not follow must come from another; "
                 "give more files, or set data.split = 'heading' or 'blank', or data.next_sentence = false"
             )

@@ -17,6 +17,7 @@ from regard.config import Config, ConfigError, Positive, Rate, parse
 from regard.data.corpus import file_hash
 from regard.data.dates import dates
 from regard.data.text import pairs
+from regard.errors import RegardError
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -45,14 +46,14 @@ class Files(Config):
         found = [Path(self.path), *([Path(self.target)] if self.target else [])]
         for path in found:
             if not path.is_file():
-                raise ValueError(f"{path}: no such file")
+                raise RegardError(f"{path}: no such file")
         return found
 
 
 def _files(value: Any) -> Any:
     """A path may stand for files, and one source for a list of them."""
     if not isinstance(value, str | list | tuple | dict | Files):
-        raise ValueError("give a path, a table with path and target, or a list of these")
+        raise RegardError("give a path, a table with path and target, or a list of these")
     found, problems = [], []
     for index, item in enumerate(value if isinstance(value, list | tuple) else [value]):
         try:

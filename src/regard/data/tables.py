@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.text import lines
+from regard.errors import RegardError
 
 
 class Example(NamedTuple):
@@ -35,13 +36,13 @@ def read_table(
     for row in table:
         example = columns.example(row)
         if numbers and example.label is not None and not is_number(example.label):
-            raise ValueError(f"{path}, line {row.line}: {example.label!r} is not a number")
+            raise RegardError(f"{path}, line {row.line}: {example.label!r} is not a number")
         if known and example.label is not None and example.label not in known:
             unknown.setdefault(example.label, row.line)
         yield example
     if unknown:
         found = ", ".join(f"{label!r} (line {line})" for label, line in unknown.items())
-        raise ValueError(f"{path}: unknown labels {found}; known are {_listed(known)}")
+        raise RegardError(f"{path}: unknown labels {found}; known are {_listed(known)}")
 
 
 def is_number(text: str) -> bool:
@@ -66,7 +67,7 @@ def rows(path: Path) -> Iterator[Row]:
     for row in _csv(path) if is_csv else _tsv(path):
         yield row
     if row is None:
-        raise ValueError(f"{path} is empty; its first line must name the columns")
+        raise RegardError(f"{path} is empty; its first line must name the columns")
 
 
 def _tsv(path: Path) -> Iterator[Row]:
@@ -84,7 +85,7 @@ def _csv(path: Path) -> Iterator[Row]:
             yield Row(begin, fields or [""])
             begin = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(
+        raise RegardError(
             f"{path}, line {begin}: not CSV ({error}); a field with commas or quotes stands in quotes, "
             f'and a quote in it is doubled (""); or save the table as TSV'
         ) from None
@@ -103,17 +104,17 @@ class Columns:
     def among(header: Sequence[str], path: Path, texts: Sequence[str], label: str | None) -> "Columns":
         """The columns of these names."""
         if len(texts) not in (1, 2):
-            raise ValueError(f"{len(texts)} columns of text ({_listed(texts)}); name one column, or two")
+            raise RegardError(f"{len(texts)} columns of text ({_listed(texts)}); name one column, or two")
         for name in [*texts, *([] if label is None else [label])]:
             if name not in header:
-                raise ValueError(f"{path} has no column {name!r}; there are {_listed(header)}")
+                raise RegardError(f"{path} has no column {name!r}; there are {_listed(header)}")
         places = tuple(header.index(name) for name in texts)
         return Columns(path, header, places, None if label is None else header.index(label))
 
     def example(self, row: Row) -> Example:
         """What stands in these columns of a row."""
         if len(row.fields) != len(self.header):
-            raise ValueError(
+            raise RegardError(
                 f"{self.path}, line {row.line}: {len(row.fields)} columns instead of {len(self.header)} "
                 f"({_listed(self.header)}); mend the line or leave it out"
             )
@@ -123,7 +124,7 @@ class Columns:
             return Example(text, second, None)
         label = row.fields[self.label]
         if not label:
-            raise ValueError(
+            raise RegardError(
                 f"{self.path}, line {row.line}: nothing in the column {self.header[self.label]!r}; "
                 f"give the text a label or leave the line out"
             )

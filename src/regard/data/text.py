@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from regard.errors import RegardError
+
 
 def _listed(value: Any) -> Any:
     """One name may stand for a list of names."""
@@ -26,7 +28,7 @@ def found(names: Iterable[str]) -> list[Path]:
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
-            raise ValueError(f"{name}: no such file, and no folder or pattern with text files (.txt, .txt.gz)")
+            raise RegardError(f"{name}: no such file, and no folder or pattern with text files (.txt, .txt.gz)")
         for path in sorted(here):
             result.setdefault(path.resolve(), path)
     return sorted(result.values())
@@ -74,15 +76,15 @@ def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         bad = error.object[error.start : error.end].hex(" ")
-        raise ValueError(f"{name}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
+        raise RegardError(f"{name}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{name}: damaged after line {number} ({error}); make or fetch the file again") from None
+        raise RegardError(f"{name}: damaged after line {number} ({error}); make or fetch the file again") from None
 
 
 def existing(name: str) -> Path:
     """The file of that name, which must be there."""
     if not Path(name).is_file():
-        raise ValueError(f"{name}: no such file")
+        raise RegardError(f"{name}: no such file")
     return Path(name)
 
 
@@ -92,7 +94,7 @@ def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
         for number, line in enumerate(lines(path), start=1):
             columns = line.split("\t")
             if len(columns) < 2:
-                raise ValueError(
+                raise RegardError(
                     f"{path}, line {number}: no tab between source and target in {line[:60]!r}; "
                     f"give a TSV file, or two files of lines"
                 )
@@ -102,5 +104,7 @@ def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
         if one is None or other is None:
             shorter, longer = (path, target) if one is None else (target, path)
             count = sum(1 for _ in lines(longer))
-            raise ValueError(f"{shorter} has {number - 1:,} lines and {longer} has {count:,}; each line needs its pair")
+            raise RegardError(
+                f"{shorter} has {number - 1:,} lines and {longer} has {count:,}; each line needs its pair"
+            )
         yield one, other

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.engine import EngineTokenizer
+from regard.errors import RegardError
 
 Kind = Literal["bpe", "unigram"]
 PAD, BEGIN, END = 0, 1, 2
@@ -34,7 +35,7 @@ class Tokenizer(EngineTokenizer):
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         least = len(SPECIALS) + len(alphabet)
         if vocab_size < least:
-            raise ValueError(f"a vocabulary of {vocab_size} cannot hold all bytes; choose {least} or more")
+            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes; choose {least} or more")
         engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
         # every text gets a space in front, so that a word is the same token at the beginning and in the middle
         engine.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Prepend(" ")])

@@ -28,6 +28,7 @@ from regard.data.gpt import TextTokenizer
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import Names, found, running
+from regard.errors import RegardError
 
 Tokens = npt.NDArray[np.uint32]
 TRAINED = 0.9  # the share of a text that is not kept to validate with
@@ -144,7 +145,7 @@ def _encode(parts: Sequence[Part], tokenizer: TextTokenizer, folder: Path) -> No
 def _opened(folder: Path) -> Tokens:
     tokens = mapped(folder / "tokens.bin")
     if json.loads((folder / "about.json").read_text("utf-8")) != {"tokens": len(tokens)}:
-        raise ValueError(f"{folder}: damaged, it is not as long as it should be")
+        raise RegardError(f"{folder}: damaged, it is not as long as it should be")
     return tokens
 
 
@@ -199,7 +200,7 @@ def spread(tokens: Tokens, context: int, most: int = VALID_TOKENS, source: str =
 
 def _expect_one(tokens: Tokens, context: int, source: str) -> None:
     if len(tokens) <= context:
-        raise ValueError(
+        raise RegardError(
             f"{source} has {len(tokens):,} tokens, fewer than a window of {context:,} and the token after it; "
             f"give more text, or lower data.longest"
         )

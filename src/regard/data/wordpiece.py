@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.data.engine import EngineTokenizer
+from regard.errors import RegardError
 
 PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIALS = (PAD, UNKNOWN, BEGIN, END, MASK)
@@ -28,12 +29,12 @@ class WordPiece(EngineTokenizer):
         super().__init__(engine)
         if not isinstance(engine.model, models.WordPiece) or engine.model.continuing_subword_prefix != INSIDE:
             kind = type(engine.model).__name__
-            raise ValueError(f"the tokenizer's model is {kind}; expected WordPiece with the prefix {INSIDE!r}")
+            raise RegardError(f"the tokenizer's model is {kind}; expected WordPiece with the prefix {INSIDE!r}")
         if not isinstance(engine.normalizer, normalizers.BertNormalizer):
-            raise ValueError(f"the tokenizer's normalizer is {engine.normalizer}; expected BertNormalizer")
+            raise RegardError(f"the tokenizer's normalizer is {engine.normalizer}; expected BertNormalizer")
         vocabulary = engine.get_vocab()
         if missing := [special for special in SPECIALS if special not in vocabulary]:
-            raise ValueError(f"the vocabulary lacks {', '.join(missing)}; BERT needs {', '.join(SPECIALS)}")
+            raise RegardError(f"the vocabulary lacks {', '.join(missing)}; BERT needs {', '.join(SPECIALS)}")
         self.pad, self.unknown, self.begin, self.end, self.mask = (vocabulary[special] for special in SPECIALS)
         self.specials = frozenset(vocabulary[special] for special in SPECIALS)
         self._silent = self.specials - {self.unknown, self.mask}
@@ -62,7 +63,7 @@ class WordPiece(EngineTokenizer):
         letters = sorted(learn(0, SPECIALS)[len(SPECIALS) :], key=lambda piece: (piece.startswith(INSIDE), piece))
         least = len(SPECIALS) + len(letters)
         if vocab_size < least:
-            raise ValueError(
+            raise RegardError(
                 f"a vocabulary of {vocab_size} cannot hold all letters of the texts; choose {least} or more"
             )
         return cls.from_vocabulary(learn(vocab_size, [*SPECIALS, *letters]), lowercase=lowercase)
@@ -80,7 +81,7 @@ class WordPiece(EngineTokenizer):
         lines: dict[str, int] = {}
         for line, token in enumerate(tokens, 1):
             if token in lines:
-                raise ValueError(f"line {line} of the vocabulary repeats {token!r} of line {lines[token]}; remove one")
+                raise RegardError(f"line {line} of the vocabulary repeats {token!r} of line {lines[token]}; remove one")
             lines[token] = line
         return cls(_engine(tokens, lowercase=lowercase, strip_accents=strip_accents, chinese=chinese))
 

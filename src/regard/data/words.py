@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.config import Config, Problem, parse
+from regard.errors import RegardError
 from regard.models.tagger import UNKNOWN
 
 ENDING = 3
@@ -59,7 +60,7 @@ class Words(Config):
         try:
             data = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not the words of a tagger ({error})") from None
+            raise RegardError(f"{path}: not the words of a tagger ({error})") from None
         return parse(cls, data, source=str(path))
 
     def save(self, path: Path) -> None:

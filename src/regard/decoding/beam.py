@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.decoding.hypothesis import NEVER, Hypothesis, forced
+from regard.errors import RegardError
 from regard.models.interface import Autoregressive
 
 BLOCK = 64  # tokens of which the best one is found first
@@ -55,9 +56,9 @@ class Beam:
 
     def __post_init__(self) -> None:
         if not 0 <= self.penalty <= 10:
-            raise ValueError(f"a length penalty is from 0 to 10, got {self.penalty}")
+            raise RegardError(f"a length penalty is from 0 to 10, got {self.penalty}")
         if not 1 <= self.n_best <= self.width:
-            raise ValueError(f"a beam of {self.width} gives 1 to {max(1, self.width)} best, not {self.n_best}")
+            raise RegardError(f"a beam of {self.width} gives 1 to {max(1, self.width)} best, not {self.n_best}")
 
     @torch.no_grad()
     def search(
@@ -96,7 +97,7 @@ class Beam:
                 break
             beams = going
         if not all(found):
-            raise ValueError("the model finds nothing probable; are there weights that are not finite numbers?")
+            raise RegardError("the model finds nothing probable; are there weights that are not finite numbers?")
         return [sorted(hypotheses, key=lambda h: -h.score)[: self.n_best] for hypotheses in found]
 
     def _next(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, forced
+from regard.errors import RegardError
 from regard.models.interface import Autoregressive
 
 
@@ -48,19 +49,19 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.tries < 1:
-            raise ValueError(f"at least one try is needed, got {self.tries}")
+            raise RegardError(f"at least one try is needed, got {self.tries}")
         if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"a temperature is at least 0, got {self.temperature}")
+            raise RegardError(f"a temperature is at least 0, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top-k keeps at least one token, got {self.top_k}")
+            raise RegardError(f"top-k keeps at least one token, got {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top-p is a probability above 0 and at most 1, got {self.top_p}")
+            raise RegardError(f"top-p is a probability above 0 and at most 1, got {self.top_p}")
         if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min-p is a share from 0 to 1, got {self.min_p}")
+            raise RegardError(f"min-p is a share from 0 to 1, got {self.min_p}")
         if not 0 < self.repetition < math.inf:
-            raise ValueError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition}")
+            raise RegardError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition}")
         if not 0 <= self.seed <= 2**32 - self.tries:
-            raise ValueError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.tries}")
+            raise RegardError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.tries}")
 
     def search(
         self,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest, Result
 
+from regard.errors import RegardError
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -23,9 +25,9 @@ class Scores:
 def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Scores:
     """All scores of a list of translations; BLEU and chrF in lower case where asked, as some papers report them."""
     if len(translations) != len(references):
-        raise ValueError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
+        raise RegardError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
     if not references:
-        raise ValueError("there is nothing to score")
+        raise RegardError("there is nothing to score")
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
     return Scores(
         bleu=bleu.corpus_score(list(translations), [list(references)]).score,
@@ -61,7 +63,7 @@ def compare(
 ) -> list[Comparison]:
     """Which of two lists of translations is better, by BLEU and by chrF."""
     if not references:
-        raise ValueError("there is nothing to compare")
+        raise RegardError("there is nothing to compare")
     first, second = list(first), list(second)
     systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
     metrics = {"BLEU": BLEU(references=[list(references)]), "chrF": CHRF(references=[list(references)])}

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import mean
 
 from regard.data.glue import SCALE, TASKS, GlueTask
+from regard.errors import RegardError
 from regard.evaluation import metrics
 from regard.folders import write_text
 
@@ -69,12 +70,12 @@ def write_submission(path: Path, task: GlueTask, predicted: Answers) -> None:
 def _check(task: GlueTask, what: str, labels: Answers) -> None:
     for i, label in enumerate(labels, start=1):
         if label not in task.labels:
-            raise ValueError(f"{what} label {i:,} is {label!r}; {task.name} knows {', '.join(task.labels)}")
+            raise RegardError(f"{what} label {i:,} is {label!r}; {task.name} knows {', '.join(task.labels)}")
 
 
 def _clipped(place: int, value: float) -> str:
     if value != value:
-        raise ValueError(f"predicted number {place:,} is {value}; there is no answer to submit")
+        raise RegardError(f"predicted number {place:,} is {value}; there is no answer to submit")
     low, high = SCALE
     return f"{min(max(value, low), high):.3f}"
 

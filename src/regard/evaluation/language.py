@@ -17,6 +17,7 @@ from regard.data.batches import Indices
 from regard.data.gpt import TextTokenizer
 from regard.data.pretraining import IGNORED
 from regard.data.windows import WindowBatch, pieces, tokenized
+from regard.errors import RegardError
 from regard.tasks.language import loss
 
 BATCH_TOKENS = 4096
@@ -50,7 +51,7 @@ def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
-        raise ValueError("there is no text to try the model on")
+        raise RegardError("there is no text to try the model on")
     device = next(model.parameters()).device
     batches = overlapping(np.concatenate([[tokenizer.begin], tokens]), model.limit)
     # the sum of a batch is a Python number, which is float64

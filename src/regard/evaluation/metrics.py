@@ -9,6 +9,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from regard.errors import RegardError
+
 
 def accuracy(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
     """The share of labels that are right."""
@@ -78,12 +80,12 @@ def _numbers(predicted: Sequence[float], gold: Sequence[float]) -> tuple[Numbers
     for what, values in (("predicted", one), ("gold", other)):
         if not np.all(np.isfinite(values)):
             place = int(np.argmin(np.isfinite(values)))
-            raise ValueError(f"{what} number {place + 1:,} is {values[place]}; a correlation needs finite ones")
+            raise RegardError(f"{what} number {place + 1:,} is {values[place]}; a correlation needs finite ones")
     return one, other
 
 
 def _check(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> None:
     if len(predicted) != len(gold):
-        raise ValueError(f"{len(predicted):,} predictions and {len(gold):,} gold labels; each needs its own")
+        raise RegardError(f"{len(predicted):,} predictions and {len(gold):,} gold labels; each needs its own")
     if not len(gold):
-        raise ValueError("there is nothing to score")
+        raise RegardError("there is nothing to score")

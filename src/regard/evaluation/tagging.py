@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypedDict
 
+from regard.errors import RegardError
+
 
 @dataclass(frozen=True)
 class TagScore:
@@ -33,13 +35,13 @@ class Scores(TypedDict):
 def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
     """All scores of the predicted tags of some sentences."""
     if len(gold) != len(predicted):
-        raise ValueError(f"{len(gold):,} sentences and {len(predicted):,} predicted ones; each needs its own")
+        raise RegardError(f"{len(gold):,} sentences and {len(predicted):,} predicted ones; each needs its own")
     for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(right) != len(given):
-            raise ValueError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
+            raise RegardError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
     pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
     if not pairs:
-        raise ValueError("there is nothing to score")
+        raise RegardError("there is nothing to score")
     tags = {tag: _score(tag, pairs) for tag in sorted(set(chain.from_iterable(pairs)))}
     return {
         "accuracy": sum(n for (right, given), n in pairs.items() if right == given) / pairs.total(),

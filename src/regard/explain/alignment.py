@@ -6,6 +6,7 @@ source word and averaged over the tokens of a target word.
 
 from dataclasses import dataclass
 
+from regard.errors import RegardError
 from regard.explain.reading import Reading
 from regard.explain.view import View
 
@@ -31,6 +32,6 @@ class Alignment:
 def align(reading: Reading) -> Alignment:
     """What each word that is said looked at in the other stream."""
     if reading.looks and all(look.asks == look.answers for look in reading.looks):
-        raise ValueError("nothing to align: in this model, everything looks at its own stream")
+        raise RegardError("nothing to align: in this model, everything looks at its own stream")
     view = View(reading)
     return Alignment(view.columns, view.rows, tuple(map(tuple, view.weights.tolist())))

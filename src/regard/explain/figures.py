@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.explain.positions import similarity
 
 MAP = "cividis"  # reads the same with and without colour vision, and in grey
@@ -42,9 +43,9 @@ FONTS = (
 
 
 def expect_format(path: Path) -> None:
-    """Raises `ValueError` unless a figure can be written to a file of that name."""
+    """Raises `RegardError` unless a figure can be written to a file of that name."""
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: no such format for a picture; let it end in {', '.join(FORMATS)}")
+        raise RegardError(f"{path}: no such format for a picture; let it end in {', '.join(FORMATS)}")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from regard.blocks.capture import position_modules
 from regard.blocks.positions import Fourier, Positions, Rotary, Sinusoidal
+from regard.errors import RegardError
 
 KINDS = ("own", "sinusoidal", "fourier", "rotary")
 
@@ -18,7 +19,7 @@ def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
     Rotary positions turn pairs of numbers; shown are the sine and the cosine of each angle.
     """
     if kind not in KINDS:
-        raise ValueError(f"no positions are of kind {kind!r}; choose from {', '.join(KINDS)}")
+        raise RegardError(f"no positions are of kind {kind!r}; choose from {', '.join(KINDS)}")
     own, width = _own(model), own_width(model)
     if kind == "own" and isinstance(own, Positions):
         reach = getattr(own.encoding, "context", length)
@@ -37,7 +38,7 @@ def own_width(model: nn.Module) -> int:
         return own.head_width
     if isinstance(own, Positions):
         return int(own.encoding(next(model.parameters()).new_zeros(1, 1, 1)).size(-1))
-    raise ValueError("this model is told no positions: it knows order by reading in order, or not at all")
+    raise RegardError("this model is told no positions: it knows order by reading in order, or not at all")
 
 
 def own_kind(model: nn.Module) -> str:

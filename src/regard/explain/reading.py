@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.capture import attention_cores, capture, find, has_scaling
+from regard.errors import RegardError
 from regard.models.interface import Observable
 
 
@@ -86,7 +87,7 @@ class Reading:
         for candidate in self.looks:
             if candidate.path == path:
                 return candidate
-        raise ValueError(f"no attention is at {path!r}; this model has {', '.join(repr(x.path) for x in self.looks)}")
+        raise RegardError(f"no attention is at {path!r}; this model has {', '.join(repr(x.path) for x in self.looks)}")
 
     @torch.no_grad()
     def run(self, copies: int = 1) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.explain.positions import encodings
 from regard.explain.reading import Look, Reading, Stream, mean, merged
 
@@ -37,12 +38,12 @@ class View:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ValueError(f"no view is called {self.kind!r}; choose from {', '.join(get_args(Kind))}")
+            raise RegardError(f"no view is called {self.kind!r}; choose from {', '.join(get_args(Kind))}")
         if not self.reading.looks:
-            raise ValueError("this model has no attention to look at")
+            raise RegardError("this model has no attention to look at")
         for look in self._looks:
             if self.head is not None and not 0 <= self.head < look.heads:
-                raise ValueError(f"{look.path} has heads 0 to {look.heads - 1}, not {self.head}")
+                raise RegardError(f"{look.path} has heads 0 to {look.heads - 1}, not {self.head}")
 
     @property
     def _looks(self) -> list[Look]:
@@ -107,7 +108,7 @@ def _figures() -> Any:
     try:
         from regard.explain import figures
     except ImportError:
-        raise ValueError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
+        raise RegardError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
     return figures
 
 

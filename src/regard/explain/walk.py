@@ -25,6 +25,7 @@ from regard.blocks.norms import BatchNorm, LayerNorm, Residual
 from regard.blocks.positions import Positions
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
+from regard.errors import RegardError
 from regard.explain.reading import Reading
 from regard.models.conv_seq2seq import HALF, ConvDecoderLayer, ConvEncoderLayer
 from regard.models.interface import Observable
@@ -134,14 +135,14 @@ def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
     part = next((part for part in parts(reading.model) if part.path == path), None)
     if part is None:
         known = ", ".join(repr(part.path) for part in parts(reading.model))
-        raise ValueError(f"no part is at {path!r}; this model has {known}")
+        raise RegardError(f"no part is at {path!r}; this model has {known}")
     length = len(reading.streams[part.stream].tokens)
     if not 0 <= token < length:
-        raise ValueError(f"token {token} of {length} was asked for; they are counted from 0")
+        raise RegardError(f"token {token} of {length} was asked for; they are counted from 0")
     root = reading.model.get_submodule(path)
     for module in root.modules():
         if isinstance(module, MultiHeadAttention) and not 0 <= head < module.heads:
-            raise ValueError(f"head {head} of {module.heads} was asked for; they are counted from 0")
+            raise RegardError(f"head {head} of {module.heads} was asked for; they are counted from 0")
     walker, done = _Walker(token, head), list[_Call]()
     with ExitStack() as hooks:
         _watch(root, None, walker, done, hooks)

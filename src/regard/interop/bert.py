@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.config import parse
 from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
 from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
@@ -124,12 +125,12 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
         expect_only(theirs, ONLY)
         config = read_config(theirs, tensors)
         weights = read_weights(tensors, config)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    except RegardError as error:
+        raise RegardError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
     expect_room(folder, tokenizer.vocab_size, config.vocab_size)
     if tokenizer.pad != config.pad_id:
-        raise ValueError(
+        raise RegardError(
             f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
             f"correct pad_token_id in config.json, if both are of one model"
         )
@@ -140,7 +141,7 @@ def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig
     """Our config for a BERT whose tensors have these names."""
     activation = theirs.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
-        raise ValueError(f"hidden_act = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
+        raise RegardError(f"hidden_act = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
     # our defaults are theirs, so that a key that an old version did not write yet may be missing
     known = {mine: theirs[key] for key, mine in FIELDS.items() if theirs.get(key) is not None}
     head = _read_head(theirs, {_plain(name) for name in tensors})
@@ -151,7 +152,7 @@ def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig
 def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
     architecture = (theirs.get("architectures") or [_guess(tensors)])[0]
     if architecture not in ARCHITECTURES:
-        raise ValueError(f"no head of ours answers like {architecture}'s; known are {', '.join(ARCHITECTURES)}")
+        raise RegardError(f"no head of ours answers like {architecture}'s; known are {', '.join(ARCHITECTURES)}")
     kind = ARCHITECTURES[architecture]
     if kind == "none":
         return {"kind": kind, "pooled": "pooler.dense.weight" in tensors}
@@ -167,7 +168,7 @@ def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
     if kind == "tagging":
         return {"kind": kind, "labels": labels}
     if problem == "multi_label_classification" or (problem == "regression" and len(labels) > 1):
-        raise ValueError(f"problem_type = {problem!r} with {len(labels)} labels: a text has one label, or one number")
+        raise RegardError(f"problem_type = {problem!r} with {len(labels)} labels: a text has one label, or one number")
     return {"kind": "regression"} if len(labels) == 1 else {"kind": kind, "labels": labels}
 
 
@@ -183,7 +184,7 @@ def _guess(tensors: set[str]) -> str:
         return "BertModel"
     if "pooler.dense.weight" in tensors:
         # in old folders, taggers have a pooler that they do not use
-        raise ValueError(
+        raise RegardError(
             "its config.json does not say whether the classifier is for texts or tokens; add "
             '"architectures": ["BertForSequenceClassification"] or ["BertForTokenClassification"]'
         )
@@ -193,7 +194,7 @@ def _guess(tensors: set[str]) -> str:
 def _read_labels(theirs: Mapping[str, Any]) -> list[str]:
     numbered = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
     if numbered.keys() != {str(i) for i in range(len(numbered))}:
-        raise ValueError(f"id2label has the numbers {', '.join(numbered)}; {len(numbered)} labels count from 0")
+        raise RegardError(f"id2label has the numbers {', '.join(numbered)}; {len(numbered)} labels count from 0")
     return [str(numbered[str(i)]) for i in range(len(numbered))]
 
 
@@ -204,7 +205,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
         if copy in given:
             tensor = given.pop(copy)
             if not torch.equal(given.setdefault(original, tensor), tensor):
-                raise ValueError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
+                raise RegardError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
     table = {_plain(name): mine for name, mine in names(config).items()}
     # positions are counted anew; and a pooler that no head asks is ignored by Hugging Face's classes, too
     idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
@@ -223,7 +224,7 @@ def _read_tokenizer(folder: Path) -> WordPiece:
         for key, name in NORMALIZER.items():
             value = getattr(tokenizer.engine.normalizer, name)
             if about.get(key, value) not in (value, None):
-                raise ValueError(
+                raise RegardError(
                     f"{path}: {key} = {about[key]}, but {name} = {value} in tokenizer.json; "
                     f"make both say what the model was trained with"
                 )
@@ -232,9 +233,9 @@ def _read_tokenizer(folder: Path) -> WordPiece:
     try:
         tokens = path.read_text("utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
-        raise ValueError(f"{folder}: has neither tokenizer.json nor vocab.txt") from None
+        raise RegardError(f"{folder}: has neither tokenizer.json nor vocab.txt") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not UTF-8") from None
+        raise RegardError(f"{path}: is not UTF-8") from None
     try:
         return WordPiece.from_vocabulary(
             tokens,
@@ -242,8 +243,8 @@ def _read_tokenizer(folder: Path) -> WordPiece:
             strip_accents=about.get("strip_accents"),
             chinese=about.get("tokenize_chinese_chars", True),
         )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except RegardError as error:
+        raise RegardError(f"{path}: {error}") from None
 
 
 # out

@@ -13,6 +13,7 @@ from ctranslate2.specs import common_spec, transformer_spec
 from torch import Tensor, nn
 
 from regard.data.tokenizer import BEGIN, END, PAD
+from regard.errors import RegardError
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.transformer import TransformerConfig
@@ -30,7 +31,7 @@ def write(folder: Path, model: Any, tokenizers: Sequence[Any], quantize: str | N
     makers: dict[str, Callable[..., Any]] = {"transformer": _transformer, "gpt2": _gpt2, "bert": _bert}
     kind = model.config.kind
     if kind not in makers:
-        raise ValueError(f"CTranslate2 does not know models of kind '{kind}'; those of {', '.join(makers)} it does")
+        raise RegardError(f"CTranslate2 does not know models of kind '{kind}'; those of {', '.join(makers)} it does")
     spec = makers[kind](model, model.config, *tokenizers)
     spec.validate()
     spec.optimize(quantization=quantize or "float32")
@@ -39,9 +40,9 @@ def write(folder: Path, model: Any, tokenizers: Sequence[Any], quantize: str | N
 
 def _transformer(model: Any, config: TransformerConfig, source: Any, target: Any) -> Any:
     if config.norm != "layer":
-        raise ValueError(f"CTranslate2 has no norm = '{config.norm}'; only models with norm = 'layer' are exported")
+        raise RegardError(f"CTranslate2 has no norm = '{config.norm}'; only models with norm = 'layer' are exported")
     if config.position_merge != "add":
-        raise ValueError(
+        raise RegardError(
             f"CTranslate2 has no position_merge = '{config.position_merge}'; only models with 'add' are exported"
         )
     about: dict[str, Any] = {

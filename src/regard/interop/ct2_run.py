@@ -20,6 +20,7 @@ from regard.data.wordpiece import WordPiece
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
+from regard.errors import RegardError
 from regard.explain.reading import Reading
 from regard.tasks.completion import Completer
 from regard.tasks.encoding import Encoder, Join, pooled
@@ -61,7 +62,7 @@ class FastTranslator(Translator):
         scores: bool,
     ) -> list[list[Hypothesis]]:
         if isinstance(how, Sampling):
-            raise ValueError(
+            raise RegardError(
                 "CTranslate2 draws with one seed for all texts, so that none could be drawn again alone; "
                 "for samples, choose --engine torch"
             )
@@ -132,7 +133,7 @@ class FastEncoder(Encoder):
     def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], _join: Join) -> Tensor:
         last = self.model.config.layers
         if list(layers) != [last]:
-            raise ValueError(f"CTranslate2 gives the vectors of the last layer, {last}, only; got {list(layers)}")
+            raise RegardError(f"CTranslate2 gives the vectors of the last layer, {last}, only; got {list(layers)}")
         lengths_B = (tokens_BT != self.tokenizer.pad).sum(1)
         tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (tokens_BT, lengths_B))
         found = self._engine.forward_batch(tokens, lengths, segments_BT.tolist())
@@ -147,7 +148,7 @@ class FastEncoder(Encoder):
 
 
 def check(folder: Path, ours: Any, quantize: str | None) -> str:
-    """Compares an export with the model that it was made from; gives what was found, or raises `ValueError`."""
+    """Compares an export with the model that it was made from; gives what was found, or raises `RegardError`."""
     generator = torch.Generator().manual_seed(1)
 
     def texts(first: int, last: int, longest: int) -> list[list[int]]:
@@ -200,12 +201,12 @@ def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: S
     pairs = [pair for some in zip(mine, theirs, strict=True) for pair in zip(*some, strict=True)]
     differences = torch.tensor([one - other for one, other in pairs])
     if quantize is None and not is_same:
-        raise ValueError("CTranslate2 writes other tokens than the model itself; the export is refused")
+        raise RegardError("CTranslate2 writes other tokens than the model itself; the export is refused")
     sizes = differences.abs()
     found, bound = (sizes.max(), NEAR) if quantize is None else (sizes.mean(), NEAR_IN_8_BITS)
     on_average = "" if quantize is None else " on average"
     if not found <= bound:
-        raise ValueError(
+        raise RegardError(
             f"under CTranslate2, the log-probability a token is off by {found:.2g}{on_average}, more than {bound}; "
             f"the export is refused"
         )
@@ -231,7 +232,7 @@ def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Cal
     worst = torch.nn.functional.cosine_similarity(mine_BD, theirs_BD).min().item()
     bound = ALIKE if quantize is None else ALIKE_IN_8_BITS
     if not worst >= bound:
-        raise ValueError(
+        raise RegardError(
             f"CTranslate2's vectors have a cosine of {worst:.5f} with the model's own, less than {bound}; "
             f"the export is refused"
         )

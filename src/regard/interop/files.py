@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
@@ -28,11 +29,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
+        raise RegardError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
     except ValueError:
-        raise ValueError(f"{path}: damaged, it is not JSON") from None
+        raise RegardError(f"{path}: damaged, it is not JSON") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected a table of keys")
+        raise RegardError(f"{path}: expected a table of keys")
     return value
 
 
@@ -48,43 +49,43 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if (folder / INDEX).is_file():
         files = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
         if missing := [name for name in files if not (folder / name).is_file()]:
-            raise ValueError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
+            raise RegardError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if pickled := sorted(path.name for path in folder.glob(PICKLED)):
         # nothing of what a stranger's files say goes into this command, which is there to be copied
         place = shlex.quote(str(folder))
-        raise ValueError(
+        raise RegardError(
             f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened, because they can run any "
             f"code; to convert them, where you trust them: python -c 'import sys; from transformers import "
             f"AutoModelForPreTraining as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {place}"
         )
-    raise ValueError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
+    raise RegardError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
 
 
 def expect_only(theirs: Mapping[str, Any], only: Mapping[str, Any]) -> None:
-    """Raises `ValueError` where a config asks for what no model of ours does."""
+    """Raises `RegardError` where a config asks for what no model of ours does."""
     for key, value in only.items():
         if (asked := theirs.get(key, value)) != value:
-            raise ValueError(f"{key} = {asked!r}; only {value!r} can be converted")
+            raise RegardError(f"{key} = {asked!r}; only {value!r} can be converted")
 
 
 def expect_tensors(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], kind: str) -> None:
-    """Raises `ValueError` unless the tensors are those that a config asks for, and of their shapes."""
+    """Raises `RegardError` unless the tensors are those that a config asks for, and of their shapes."""
     missing, unknown = wanted.keys() - given.keys(), given.keys() - wanted.keys()
     if missing or unknown:
-        raise ValueError(f"not a {kind} of this config: missing {some(missing)}, not known {some(unknown)}")
+        raise RegardError(f"not a {kind} of this config: missing {some(missing)}, not known {some(unknown)}")
     for name, like in wanted.items():
         tensor, shape = given[name], tuple(like.shape)
         if tuple(tensor.shape) != shape or not tensor.is_floating_point():
-            raise ValueError(
+            raise RegardError(
                 f"{name} has {tensor.dtype} of shape {tuple(tensor.shape)}, config.json asks for floats of {shape}"
             )
 
 
 def expect_room(folder: Path, tokens: int, rows: int) -> None:
-    """Raises `ValueError` if a tokenizer has more tokens than the model's table has rows, or far fewer."""
+    """Raises `RegardError` if a tokenizer has more tokens than the model's table has rows, or far fewer."""
     if not USED * rows <= tokens <= rows:
-        raise ValueError(
+        raise RegardError(
             f"{folder}: its tokenizer has {tokens} tokens, its model's table {rows} rows; are they of two models?"
         )
 

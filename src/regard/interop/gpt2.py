@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.config import parse
 from regard.data.gpt import END, BytePairs, TextTokenizer
+from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
 from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
@@ -94,14 +95,14 @@ def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], TextTokenizer]:
     try:
         config = read_config(theirs)
         weights = read_weights(tensors, config)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    except RegardError as error:
+        raise RegardError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
     expect_room(folder, tokenizer.vocab_size, config.vocab_size)
     end = theirs.get("eos_token_id")
     # a config that nobody filled in names GPT-2's own, which a smaller table does not have
     if end is not None and end < config.vocab_size and end != tokenizer.end:
-        raise ValueError(f"{folder}: texts end with token {end} (eos_token_id); only with {END!r} can it be converted")
+        raise RegardError(f"{folder}: texts end with token {end} (eos_token_id); only with {END!r} can it be converted")
     return config, weights, tokenizer
 
 
@@ -110,10 +111,10 @@ def read_config(theirs: Mapping[str, Any]) -> Gpt2Config:
     expect_only(theirs, ONLY)
     for architecture in theirs.get("architectures") or ():
         if architecture not in ARCHITECTURES:
-            raise ValueError(f"no model of ours answers like {architecture}; known are {', '.join(ARCHITECTURES)}")
+            raise RegardError(f"no model of ours answers like {architecture}; known are {', '.join(ARCHITECTURES)}")
     activation = theirs.get("activation_function", "gelu_new")
     if activation not in ACTIVATIONS:
-        raise ValueError(f"activation_function = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
+        raise RegardError(f"activation_function = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
     # our defaults are theirs, so that a key that an old version did not write yet may be missing
     known = {mine: theirs[key] for key, mine in FIELDS.items() if theirs.get(key) is not None}
     if "n_ctx" in theirs:
@@ -129,7 +130,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: Gpt2Config) -> dict[str, 
     if TIED in given:
         tensor = given.pop(TIED)
         if not torch.equal(given.setdefault(EMBEDDING, tensor).float(), tensor.float()):
-            raise ValueError(f"{TIED} is not {EMBEDDING}; only an output layer tied to the embedding is known")
+            raise RegardError(f"{TIED} is not {EMBEDDING}; only an output layer tied to the embedding is known")
     table = names(config)
     with torch.device("meta"):
         wanted = config.build().state_dict()
@@ -144,7 +145,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: Gpt2Config) -> dict[str, 
 def _read_tokenizer(folder: Path) -> TextTokenizer:
     path = folder / "tokenizer_config.json"
     if path.is_file() and read_json(path).get("add_prefix_space"):
-        raise ValueError(f"{path}: add_prefix_space = true; only texts as they are can be converted")
+        raise RegardError(f"{path}: add_prefix_space = true; only texts as they are can be converted")
     if (folder / "tokenizer.json").is_file():
         return TextTokenizer.load(folder / "tokenizer.json")
     return BytePairs.from_folder(folder)

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from regard.data.tokenizer import BEGIN, END, FOREIGN, PAD, Tokenizer
+from regard.errors import RegardError
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
 from regard.interop.files import read_json, write_json
@@ -77,12 +78,12 @@ def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
     get = theirs.get
     for name, expected, default in (("scale_embedding", True, False), ("static_position_embeddings", True, True)):
         if get(name, default) is not expected:
-            raise ValueError(f"{name} = {get(name, default)}: only {expected} can be converted")
+            raise RegardError(f"{name} = {get(name, default)}: only {expected} can be converted")
     for name in ("attention_heads", "ffn_dim"):
         if theirs[f"encoder_{name}"] != theirs[f"decoder_{name}"]:
-            raise ValueError(f"encoder_{name} and decoder_{name} differ, which cannot be converted")
+            raise RegardError(f"encoder_{name} and decoder_{name} differ, which cannot be converted")
     if get("activation_function", "gelu") not in ACTIVATIONS:
-        raise ValueError(f"activation_function = {theirs['activation_function']!r} is not known")
+        raise RegardError(f"activation_function = {theirs['activation_function']!r} is not known")
     tied = get("tie_word_embeddings", True)
     # where the output layer is a table of its own, so are those of source and target
     shared = get("share_encoder_decoder_embeddings", True) and tied
@@ -157,7 +158,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order:
                 given[name] = theirs[other]
     missing, unknown = sorted(table.keys() - given.keys()), sorted(given.keys() - table.keys())
     if missing or unknown:
-        raise ValueError(f"not a Marian model of this config: missing {missing[:5]}, not known {unknown[:5]}")
+        raise RegardError(f"not a Marian model of this config: missing {missing[:5]}, not known {unknown[:5]}")
     weights = {mine: given[name].float() for name, mine in table.items()}
     weights["output_bias"] = weights["output_bias"].flatten()[order.target]
     weights["output_bias"][[PAD, BEGIN]] = NEVER  # Marian's settings forbid to write padding
@@ -211,14 +212,14 @@ def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer,
     """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
     theirs = read_json(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
-        raise ValueError(
+        raise RegardError(
             f"{folder}: has no model.safetensors. Pickled weights are not opened; to convert them, where you trust "
             f"them: MarianMTModel.from_pretrained(...).save_pretrained(...)"
         )
     try:
         return _read(folder, theirs)
     except KeyError as error:
-        raise ValueError(f"{folder}: its config.json or vocab.json lacks {error}") from None
+        raise RegardError(f"{folder}: its config.json or vocab.json lacks {error}") from None
 
 
 def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
@@ -227,7 +228,7 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
     if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
         if any(ids != list(range(len(ids))) for ids in (order.source, order.target)):
-            raise ValueError(
+            raise RegardError(
                 f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
             )
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -244,9 +245,9 @@ def _read_pieces(path: Path) -> SentencePiece:
     try:
         return sentencepiece.read(path.read_bytes())
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise RegardError(f"{path}: no such file") from None
+    except RegardError as error:
+        raise RegardError(f"{path}: {error}") from None
 
 
 # out
@@ -262,7 +263,7 @@ def write(
     ]
     if differing:
         remedy = " ".join(f"model.{name}={value}" for name, value in wanted.items())
-        raise ValueError(f"Marian has no {', '.join(differing)}; a model trained with {remedy} can be converted")
+        raise RegardError(f"Marian has no {', '.join(differing)}; a model trained with {remedy} can be converted")
     bias = weights.get("output_bias", torch.zeros(config.vocab_size))
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
     write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
@@ -291,7 +292,7 @@ def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> Non
         write_json(folder / "tokenizer_config.json", about)
         return
     if source is not target:
-        raise ValueError(
+        raise RegardError(
             "Hugging Face has no tokenizer for two byte-level vocabularies; train with tokenizer.joint=true"
         )
     engine = Engine.from_str(source.to_json())

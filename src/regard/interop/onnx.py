@@ -13,6 +13,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from regard.errors import RegardError
 from regard.models.bert import BertConfig, NoHead
 
 NEAR = 1e-4  # what rounding in float32 may change in an answer, relative to answers of size 1
@@ -20,10 +21,10 @@ SHAPES = (1, 1), (3, 5), (2, 24)  # batch and length of the texts that an export
 
 
 def write(folder: Path, ours: Any) -> str:
-    """Writes `model.onnx` and gives what was found in checking it, or raises `ValueError`."""
+    """Writes `model.onnx` and gives what was found in checking it, or raises `RegardError`."""
     model, config = ours.model, ours.model.config
     if not isinstance(config, BertConfig):
-        raise ValueError(f"models of kind '{config.kind}' are not exported to ONNX; those of kind 'bert' are")
+        raise RegardError(f"models of kind '{config.kind}' are not exported to ONNX; those of kind 'bert' are")
     path, output = folder / "model.onnx", "vectors" if isinstance(config.head, NoHead) else "answers"
     answering, axes = _Answering(model).eval(), {0: "batch", 1: "length"}
     with warnings.catch_warnings():
@@ -65,7 +66,7 @@ def _check(path: Path, answering: nn.Module, config: BertConfig) -> str:
         ours = answering(tokens_BT, segments_BT)
         worst = worst.maximum(((torch.from_numpy(found) - ours) / (1 + ours.abs())).abs().max())
     if not worst <= NEAR:
-        raise ValueError(f"ONNX Runtime's answers are off by {worst:.2g}, more than {NEAR}; the export is refused")
+        raise RegardError(f"ONNX Runtime's answers are off by {worst:.2g}, more than {NEAR}; the export is refused")
     return f"answers within {worst:.2g}"
 
 

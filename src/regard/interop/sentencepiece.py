@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from regard.errors import RegardError
+
 UNIGRAM, NORMAL, UNKNOWN, CONTROL = 1, 1, 2, 3
 
 
@@ -39,13 +41,13 @@ def read(data: bytes) -> SentencePiece:
                 prepends = bool(normalizer.get(3, 1))
                 charsmap, strips = normalizer.get(2, b""), bool(normalizer.get(4, 1))
     except (AttributeError, IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
-        raise ValueError("not a SentencePiece model, or a damaged one") from None
+        raise RegardError("not a SentencePiece model, or a damaged one") from None
     if kind != UNIGRAM:
-        raise ValueError("only unigram models of SentencePiece can be converted, and this is another kind")
+        raise RegardError("only unigram models of SentencePiece can be converted, and this is another kind")
     if not prepends:
-        raise ValueError("a SentencePiece model that puts no space before the first word cannot be converted")
+        raise RegardError("a SentencePiece model that puts no space before the first word cannot be converted")
     if not pieces:
-        raise ValueError("not a SentencePiece model: it has no pieces")
+        raise RegardError("not a SentencePiece model: it has no pieces")
     return SentencePiece(pieces, charsmap, strips)
 
 

@@ -25,11 +25,12 @@ from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Natural, Positive, Problem, Rate
+from regard.errors import RegardError
 
 
 def _all_different(labels: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(labels)) < len(labels):
-        raise ValueError("one of them is there twice; leave it out once")
+        raise RegardError("one of them is there twice; leave it out once")
     return labels
 
 

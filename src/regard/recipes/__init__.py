@@ -3,6 +3,8 @@
 from difflib import get_close_matches
 from pathlib import Path
 
+from regard.errors import RegardError
+
 FOLDER = Path(__file__).parent
 
 
@@ -20,4 +22,4 @@ def find(name: str) -> Path:
         return Path(name)
     close = get_close_matches(name, recipes, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"bundled are {', '.join(recipes)}"
-    raise ValueError(f"no recipe and no file is named '{name}'; {remedy}")
+    raise RegardError(f"no recipe and no file is named '{name}'; {remedy}")

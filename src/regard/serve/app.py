@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.errors import RegardError
 from regard.serve import page
 from regard.serve.explorer import Answer, Explorer, Numbers, Text, understood
 
@@ -133,8 +134,9 @@ def make_app(
     async def refused(_request: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
-    @app.exception_handler(ValueError)
-    async def wrong(_request: Request, error: ValueError) -> JSONResponse:
+    @app.exception_handler(RegardError)
+    @app.exception_handler(OSError)
+    async def wrong(_request: Request, error: Exception) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 400)
 
     @app.exception_handler(Exception)
@@ -209,7 +211,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ValueError(f"cannot listen at {host}:{port} ({error.strerror}); choose another with --port") from None
+        raise RegardError(f"cannot listen at {host}:{port} ({error.strerror}); choose another with --port") from None
     listener.listen()
     return listener
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from regard.blocks.capture import capture, intervene, position_modules
+from regard.errors import RegardError
 from regard.explain import importance, positions, walk
 from regard.explain.reading import Grown, Reading, Stream, Subject, looks, mean
 from regard.explain.view import View
@@ -117,12 +118,12 @@ Q = TypeVar("Q", bound=BaseModel)
 
 
 def understood(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
-    """A question of that kind; `ValueError` names the arguments that do not belong to it."""
+    """A question of that kind; `RegardError` names the arguments that do not belong to it."""
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ValueError("; ".join(problems)) from None
+        raise RegardError("; ".join(problems)) from None
 
 
 class Explorer:
@@ -149,15 +150,15 @@ class Explorer:
         }
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
-        """The answer to any question; `ValueError` tells what is wrong with it."""
+        """The answer to any question; `RegardError` tells what is wrong with it."""
         if verb not in self.verbs:
-            raise ValueError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
+            raise RegardError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
         kind, method = self.verbs[verb]
         question = understood(kind, arguments)
         try:
             return method(question)
         except IndexError as error:  # a head that is not there
-            raise ValueError(str(error)) from None
+            raise RegardError(str(error)) from None
 
     def model(self, _question: Question) -> Answer:
         """What the model is made of."""
@@ -245,7 +246,7 @@ class Explorer:
         """How much of each token stems from each token in the end: queries × keys."""
         flows = importance.rollout(self._reading(question))
         if (question.asks, question.answers) not in flows:
-            raise ValueError(f"{question.asks!r} does not look at {question.answers!r} in this model")
+            raise RegardError(f"{question.asks!r} does not look at {question.answers!r} in this model")
         return Numbers(flows[question.asks, question.answers])
 
     def positions(self, question: Encodings) -> Answer:
@@ -262,7 +263,7 @@ class Explorer:
         package = Path(__file__).parents[1]
         known = {path.relative_to(package.parent).as_posix(): path for path in package.rglob("*.py")}
         if question.file not in known:
-            raise ValueError("no such file is part of Regard")
+            raise RegardError("no such file is part of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
     def grow(self, text: str) -> Iterator[dict[str, Any]]:
@@ -287,7 +288,7 @@ class Explorer:
         reading = self.subject.reading(question.text, own[0].tokens if own else question.target)
         _check(max(len(stream.tokens) for stream in reading.streams.values()) - 1)  # the end is not counted
         if not _fits(reading):
-            raise ValueError("the output is not as long as this model's output for the text would be")
+            raise RegardError("the output is not as long as this model's output for the text would be")
         return reading
 
 
@@ -297,7 +298,7 @@ def _fits(reading: Reading) -> bool:
 
 def _check(length: int) -> None:
     if length > TOKENS:
-        raise ValueError(f"{length} tokens are more than can be looked at here at once: {TOKENS}")
+        raise RegardError(f"{length} tokens are more than can be looked at here at once: {TOKENS}")
 
 
 def _alignment(reading: Reading) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from regard.data.batches import TOKENS
 from regard.data.labelled import LabelledBatch
 from regard.data.pretraining import IGNORED
+from regard.errors import RegardError
 from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
@@ -87,7 +88,7 @@ class Classifier(Encoder):
     @torch.no_grad()
     def _classify(self, texts: Sequence[str], seconds: Sequence[str | None] | None, batch_tokens: int) -> list[Verdict]:
         if seconds is not None and len(seconds) != len(texts):
-            raise ValueError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
+            raise RegardError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
         encoded = self.encode(texts, seconds)
         result: dict[int, Verdict] = {}
         for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
@@ -112,7 +113,7 @@ class Classifier(Encoder):
         answers_V = self.model(*inputs)[0, 0]
         if isinstance(said, str):
             if said not in self.labels:
-                raise ValueError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
+                raise RegardError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
             label = self.labels.index(said)
         else:
             label = said[0] if said else int(answers_V.argmax())

@@ -16,6 +16,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.lean import lean
 from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
+from regard.errors import RegardError
 from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
 from regard.models.interface import Autoregressive
@@ -57,7 +58,7 @@ class Completer(Looked):
         self.device = next(model.parameters()).device
         config: Any = model.config
         if not 0 <= config.vocab_size - tokenizer.vocab_size < SPARE:
-            raise ValueError(
+            raise RegardError(
                 f"a tokenizer of {tokenizer.vocab_size:,} tokens does not go with a model of {config.vocab_size:,}; "
                 f"give each model the tokenizer that it was trained with"
             )
@@ -164,14 +165,14 @@ class Completer(Looked):
     ) -> tuple[Autoregressive, Tensor, Sequence[int]]:
         """What decoding is asked with: a model, what it has read but for the last token, and how far it goes."""
         if tokens < 1:
-            raise ValueError(f"at least one token is to be written, not {tokens}")
+            raise RegardError(f"at least one token is to be written, not {tokens}")
         if overflow not in get_args(Overflow):
-            raise ValueError(f"overflow is 'error' or 'slide', not {overflow!r}")
+            raise RegardError(f"overflow is 'error' or 'slide', not {overflow!r}")
         context = self.model.limit
         model = lean(self.model, min(tokens, context))
         if self._slides(read, tokens):
             if overflow == "error":
-                raise ValueError(
+                raise RegardError(
                     f"{len(read):,} tokens to read and {tokens:,} to write do not fit into the context of {context:,}; "
                     f"ask for less, or choose overflow 'slide', by which the older half is forgotten when it is full"
                 )
@@ -252,7 +253,7 @@ class Completer(Looked):
         """How many tokens can be said after these; the last one is not read any more."""
         most: int = self.model.limit - len(read) + 1
         if most < 1:
-            raise ValueError(
+            raise RegardError(
                 f"a text of {len(read):,} tokens does not fit into the context of {self.model.limit:,}; shorten it"
             )
         return most
@@ -273,7 +274,7 @@ class Completer(Looked):
 def _stops(texts: str | Sequence[str]) -> list[bytes]:
     texts = [texts] if isinstance(texts, str) else texts
     if "" in texts:
-        raise ValueError("a stop string has at least one character, and one of those given has none")
+        raise RegardError("a stop string has at least one character, and one of those given has none")
     return [text.encode("utf-8", "replace") for text in texts]
 
 

@@ -10,6 +10,7 @@ from regard.data import sequences
 from regard.data.batches import TOKENS, in_batches
 from regard.data.sequences import Encoded
 from regard.data.wordpiece import END, WordPiece
+from regard.errors import RegardError
 from regard.explain.reading import Grown, Reading, Saying, Stream
 from regard.explain.view import Looked
 from regard.tasks.texts import expect_texts
@@ -74,7 +75,7 @@ class Encoder(Looked):
     def _layers(self, layers: Sequence[int]) -> list[int]:
         count = self.model.config.layers + 1
         if not layers or any(not -count <= layer < count for layer in layers):
-            raise ValueError(
+            raise RegardError(
                 f"layers go from 0 to {count - 1}, or from the end from -1 to {-count}; got {list(layers)}"
             )
         return [layer % count for layer in layers]

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from regard.blocks.loss import linear_cross_entropy_and_hits
 from regard.data.pretraining import IGNORED, PretrainingBatch
 from regard.data.wordpiece import MASK
+from regard.errors import RegardError
 from regard.explain.reading import Reading
 from regard.tasks.encoding import Encoder
 
@@ -52,7 +53,7 @@ class Guesser(Encoder):
         """For each `[MASK]` of a text the most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
-            raise ValueError(f"there is no {MASK} in the text, or none in its first {self.model.limit} tokens")
+            raise RegardError(f"there is no {MASK} in the text, or none in its first {self.model.limit} tokens")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
@@ -65,7 +66,7 @@ class Guesser(Encoder):
     def follows(self, one: str, other: str) -> float:
         """The probability that one sentence follows the other."""
         if self.model.head.next is None:
-            raise ValueError("this model was never asked whether one sentence follows another")
+            raise RegardError("this model was never asked whether one sentence follows another")
         x_BTD = self.model.hidden(*self.inputs(self.encode([one], [other])[0]))
         return float(self.model.head.next(self.model.pool(x_BTD))[0, 0].softmax(0)[0])
 

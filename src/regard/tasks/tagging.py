@@ -12,6 +12,7 @@ from regard.data.batches import TOKENS, in_batches
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import in_pieces, stacked
 from regard.data.words import Words
+from regard.errors import RegardError
 from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
@@ -109,7 +110,7 @@ class PieceTagger(TagsWords, Encoder):
 
     def _number(self, name: str) -> int:
         if name not in self.labels:
-            raise ValueError(f"{name!r} is not a tag of this model; it has {', '.join(self.labels)}")
+            raise RegardError(f"{name!r} is not a tag of this model; it has {', '.join(self.labels)}")
         return self.labels.index(name)
 
 

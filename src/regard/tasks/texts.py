@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from regard.errors import RegardError
+
 
 def expect_texts(texts: Any, what: str = "texts") -> list[str]:
-    """One text, or several, as a list; `ValueError` where they are anything else."""
+    """One text, or several, as a list; `RegardError` where they are anything else."""
     if isinstance(texts, str):
         return [texts]
     if not isinstance(texts, Sequence) or isinstance(texts, bytes):
-        raise ValueError(f"{what} should be a string or a list of strings; got {texts!r}")
+        raise RegardError(f"{what} should be a string or a list of strings; got {texts!r}")
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(f"{what} should be strings; one of them is {text!r}")
+            raise RegardError(f"{what} should be strings; one of them is {text!r}")
     return list(texts)
 
 

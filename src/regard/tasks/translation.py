@@ -16,6 +16,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.lean import ROOM, lean
 from regard.decoding.sampling import Sampling
+from regard.errors import RegardError
 from regard.explain.alignment import Alignment, align
 from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
@@ -153,7 +154,7 @@ class Translator(Looked):
         scores: bool,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
-            raise ValueError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
+            raise RegardError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
         sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
         # what has no tokens is translated by nothing
         nothing = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
@@ -219,7 +220,7 @@ class Translator(Looked):
     ) -> list[tuple[Sequence[int], Sequence[int]]]:
         ones, others = expect_texts(sources, "sources"), expect_texts(targets, "targets")
         if len(ones) != len(others):
-            raise ValueError(f"{len(ones)} sources need as many targets, not {len(others)}")
+            raise RegardError(f"{len(ones)} sources need as many targets, not {len(others)}")
         return list(zip(self.source.encode(ones), self.target.encode(others), strict=True))
 
     def count(self, text: str) -> int:
@@ -234,7 +235,7 @@ class Translator(Looked):
         """The model at work on a text and a translation of it (or its tokens); without one, its own."""
         (source,) = self.source.encode([text])
         if not source:
-            raise ValueError("there is nothing to look at in an empty text")
+            raise RegardError("there is nothing to look at in an empty text")
         if said is None:
             said = self.translate([text])[0][0].tokens
         target = self.target.encode([said])[0] if isinstance(said, str) else said

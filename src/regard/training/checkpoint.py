@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.errors import RegardError
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 
 
@@ -32,12 +33,14 @@ def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dic
     for folder in reversed(every(run)):
         try:
             verify(folder)
-        except ValueError as error:
+        except RegardError as error:
             warn(f"{error}; looking for the checkpoint before it")
             continue
         return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
     if every(run):
-        raise ValueError(f"no checkpoint of {run} is whole; to begin anew, remove the folder or choose another run=...")
+        raise RegardError(
+            f"no checkpoint of {run} is whole; to begin anew, remove the folder or choose another run=..."
+        )
     return None
 
 
@@ -48,7 +51,7 @@ def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dic
     for folder in every(run)[-count:]:
         try:
             verify(folder)
-        except ValueError as error:
+        except RegardError as error:
             warn(f"{error}; left out of the mean")
             continue
         found += 1

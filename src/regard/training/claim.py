@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import parse
+from regard.errors import RegardError
 from regard.folders import write_text
 from regard.recipe import Recipe
 from regard.training import checkpoint
@@ -24,18 +25,18 @@ def claim(run: Path, recipe: Recipe) -> None:
     """Makes the run's folder, or makes sure that it is a run of the same recipe."""
     path, mine = run / "recipe.json", json.loads(recipe.to_json())
     if (run / "config.json").exists():
-        raise ValueError(f"{run} is a model's folder, not a run's; {OTHER}")
+        raise RegardError(f"{run} is a model's folder, not a run's; {OTHER}")
     if not path.exists() and run.exists() and any(run.iterdir()):
-        raise ValueError(f"{run} holds files that are not of a run, and they are left alone; {OTHER}")
+        raise RegardError(f"{run} holds files that are not of a run, and they are left alone; {OTHER}")
     theirs = _resolved(path) if path.exists() else mine
     has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
     if has_checkpoints or has_model:
         differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
         if differing:
-            raise ValueError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
+            raise RegardError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
     if not has_checkpoints:
         if (run / "last").exists():
-            raise ValueError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
+            raise RegardError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
         # an attempt that did not come to anything
         for stale in (*OWN, TEXT):
             (run / stale).unlink(missing_ok=True)
@@ -49,7 +50,7 @@ def claim_text(run: Path, keys: Sequence[str]) -> None:
     if not path.exists():
         write_text(path, mine)
     elif path.read_text("utf-8") != mine:
-        raise ValueError(f"the text that {run} is trained on has changed since it began; {OTHER}")
+        raise RegardError(f"the text that {run} is trained on has changed since it began; {OTHER}")
 
 
 def _resolved(path: Path) -> Any:
@@ -57,7 +58,7 @@ def _resolved(path: Path) -> Any:
     try:
         return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
     except ValueError as error:
-        raise ValueError(f"{path}: of another version of Regard, or damaged ({error})") from None
+        raise RegardError(f"{path}: of another version of Regard, or damaged ({error})") from None
 
 
 def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
+
 
 class Device:
     """The device of this process.
@@ -20,7 +22,7 @@ class Device:
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         elif not getattr(torch, name).is_available():
-            raise ValueError(f"device = {name}: this machine has none, or torch was built without it; try auto")
+            raise RegardError(f"device = {name}: this machine has none, or torch was built without it; try auto")
         self.torch = torch.device(name)
         if precision == "auto":
             precision = "bfloat16" if name == "cuda" and torch.cuda.is_bf16_supported() else "float32"

@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from regard.errors import RegardError
 from regard.training.device import Device
 
 
@@ -86,7 +87,7 @@ class Group:
     def shard(self, model: nn.Module) -> None:
         """Leaves each process a part of every weight; layers get theirs together when they run."""
         if not dist.is_initialized():
-            raise ValueError("train.shard = true needs processes to share with; start with torchrun")
+            raise RegardError("train.shard = true needs processes to share with; start with torchrun")
         mesh = init_device_mesh(self.device.type, (self.world,))
         for container in [module for module in model.modules() if isinstance(module, nn.ModuleList)]:
             for layer in container:

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from regard import library
 from regard.data.batches import Batch, Position
+from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.memory import keep_memory, peak
 from regard.recipe import Recipe, TrainConfig
@@ -78,7 +79,7 @@ class Training:
         longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
         if self.model.limit is not None and longest > self.model.limit:
             remedy = "lower data.longest" + ("" if recipe.init else ", or raise model.context")
-            raise ValueError(
+            raise RegardError(
                 f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
                 f"{remedy}"
             )
@@ -146,7 +147,7 @@ class Training:
         if found:
             tensors, state = found
             if missing := [name for name in library.tensors(self.model) if f"model.{name}" not in tensors]:
-                raise ValueError(
+                raise RegardError(
                     f"{self.run}: its checkpoints lack {missing[0]}; they are of another version of Regard"
                 )
             self.state = State(**state)
@@ -357,7 +358,7 @@ class Training:
         if what == "loss" or self.group.is_first:  # a gradient is the same for all
             tensors = {f"{name}.{i}": x for i, batch in enumerate(batches) for name, x in vars(batch).items()}
             write_tensors(path, tensors)
-        raise ValueError(
+        raise RegardError(
             f"the {what} of step {self.state.step:,} is not a finite number; the batch is in {path}. "
             f"Another run=... with a lower train.learning_rate or a longer train.warmup may help"
         )

@@ -13,6 +13,7 @@ from regard.data.corpus import Corpus, chunks, encoded
 from regard.data.parallel import PairBatch, Pairs
 from regard.data.sources import DatesConfig, ParallelConfig, Part
 from regard.data.tokenizer import PAD, Tokenizer
+from regard.errors import RegardError
 from regard.evaluation import bleu
 from regard.folders import cache
 from regard.recipe import BytesConfig, Recipe
@@ -43,7 +44,7 @@ class TranslationTask:
         corpora = [(self._corpus(part, "training"), part.weight) for part in parts]
         valid = [(self._corpus(part, "validation"), 1.0) for part in valid_parts]
         if not any(len(corpus) for corpus, _ in valid):
-            raise ValueError("there are no sentence pairs to validate with; give some with data.valid")
+            raise RegardError("there are no sentence pairs to validate with; give some with data.valid")
         tokens = recipe.train.batch_tokens
         self.batches = Batches(Pairs(corpora, recipe.seed), tokens, recipe.seed, recipe.train.batch_size)
         self.valid = Batches(Pairs(valid, seed=0), tokens, seed=0)

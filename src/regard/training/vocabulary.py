@@ -9,6 +9,7 @@ from typing import TypeVar
 from regard import library
 from regard.data.text import lines
 from regard.data.wordpiece import WordPiece
+from regard.errors import RegardError
 from regard.models.bert import BertConfig
 from regard.recipe import Recipe, WordPieceConfig
 from regard.training.report import Say
@@ -40,8 +41,8 @@ def wordpiece(recipe: Recipe, texts: Callable[[], Iterable[str]], say: Say) -> W
         if config.vocabulary:
             try:
                 return WordPiece.from_vocabulary(list(lines(Path(config.vocabulary))), lowercase=config.lowercase)
-            except ValueError as error:
-                raise ValueError(f"{config.vocabulary}: {error}") from None
+            except RegardError as error:
+                raise RegardError(f"{config.vocabulary}: {error}") from None
         say(f"learning a vocabulary of {config.vocab_size:,} tokens")
         return WordPiece.train(config.vocab_size, islice(texts(), SAMPLE), lowercase=config.lowercase)
 

@@ -21,7 +21,7 @@ import torch
 
 from harness import interleave, machine, report
 from regard import library
-from regard.data.gpt import Characters
+from regard.codecs.gpt2 import Characters
 from regard.interop import gpt2
 from regard.models.gpt2 import Gpt2Config
 from regard.tasks.completion import Completer

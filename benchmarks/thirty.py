@@ -25,9 +25,9 @@ from rich.console import Console
 
 from harness import machine, multi30k
 from regard import recipe
+from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 from regard.data.batches import in_batches, pad
 from regard.data.text import pairs
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.evaluation import bleu
 from regard.interop.marian import write_config
 from regard.library import load_tensors

@@ -21,8 +21,8 @@ from transformers import MarianMTModel
 
 from harness import interleave, machine, report
 from regard import library
+from regard.codecs.subword import END, PAD, Tokenizer
 from regard.data.batches import pad
-from regard.data.tokenizer import END, PAD, Tokenizer
 from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers import lively
-from regard.data.gpt import BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import BytePairs, Characters, TextTokenizer
 from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.tasks.completion import Completer
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from helpers import assert_same, padded_tokens, randomise
-from regard.data.wordpiece import WordPiece
+from regard.codecs.wordpiece import WordPiece
 from regard.interop import bert
 from regard.models.bert import (
     AnyHead,

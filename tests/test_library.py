@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard import library
-from regard.data.tokenizer import Tokenizer
+from regard.codecs.subword import Tokenizer
 from regard.folders import write_whole
 from regard.models.transformer import TransformerConfig
 

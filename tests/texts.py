@@ -3,7 +3,7 @@
 import torch
 
 from helpers import lively
-from regard.data.wordpiece import WordPiece
+from regard.codecs.wordpiece import WordPiece
 from regard.models.bert import AnyHead, Bert, BertConfig
 
 TEXTS = [

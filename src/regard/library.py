@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from regard import folders
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.linear import laid_out
+from regard.codecs.gpt2 import TextTokenizer
+from regard.codecs.subword import Tokenizer
+from regard.codecs.wordpiece import WordPiece
+from regard.codecs.words import Words
 from regard.config import Config, parse
 from regard.data.corpus import file_hash
-from regard.data.gpt import TextTokenizer
-from regard.data.tokenizer import Tokenizer
-from regard.data.wordpiece import WordPiece
-from regard.data.words import Words
 from regard.decoding.lean import join
 from regard.errors import RegardError
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole

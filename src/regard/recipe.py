@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from regard import library
+from regard.codecs import subword
+from regard.codecs.gpt2 import Characters
 from regard.config import Config, ConfigError, Natural, Positive, Problem, Rate, override, parse, read_toml
-from regard.data import tokenizer
+from regard.data.completion import TextConfig
 from regard.data.documents import DocumentsConfig
-from regard.data.gpt import Characters
 from regard.data.labelled import GlueConfig, TableConfig
 from regard.data.sources import DatesConfig, ParallelConfig
 from regard.data.tagged import ConlluConfig
-from regard.data.windows import TextConfig
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.tagger import TaggerConfig
@@ -33,7 +33,7 @@ Number = Annotated[float, Field(gt=0)]
 class BytesConfig(Config):
     """Any text, as bytes that are put together."""
 
-    kind: tokenizer.Kind = "bpe"
+    kind: subword.Kind = "bpe"
     vocab_size: Positive = 8000
     joint: bool = True
     """One vocabulary for both languages; or else one of this size for each."""
@@ -175,9 +175,9 @@ class Recipe(Config):
                 if size is not None and size != self.tokenizer.vocab_size and self.init is None:
                     text = f"differs from tokenizer.vocab_size = {self.tokenizer.vocab_size}; leave it out"
                     yield Problem(f"model.{name}", text, size)
-            pad_id = getattr(self.model, "pad_id", tokenizer.PAD)
-            if pad_id != tokenizer.PAD and self.init is None:
-                yield Problem("model.pad_id", f"the tokenizer pads with {tokenizer.PAD}; leave it out", pad_id)
+            pad_id = getattr(self.model, "pad_id", subword.PAD)
+            if pad_id != subword.PAD and self.init is None:
+                yield Problem("model.pad_id", f"the tokenizer pads with {subword.PAD}; leave it out", pad_id)
 
 
 def read(name: str, overrides: Sequence[str] = ()) -> Recipe:

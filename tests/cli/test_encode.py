@@ -13,7 +13,7 @@ from commands import invoked, run
 from helpers import randomise
 from regard import library
 from regard.cli.main import app
-from regard.data.words import Words
+from regard.codecs.words import Words
 from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.tagger import TaggerConfig
 from texts import TEXTS, TOKENIZER, bert

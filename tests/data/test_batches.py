@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 from regard.data.batches import Batches, Position, pad
 from regard.data.corpus import Corpus, encoded
 from regard.data.parallel import PairBatch, Pairs, pair_batch
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 
 CHANCE = np.random.default_rng(0)
 PAIRS = [

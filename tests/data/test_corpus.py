@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from regard.codecs.subword import Tokenizer
 from regard.data import corpus as module
 from regard.data.corpus import About, encoded, file_hash
-from regard.data.tokenizer import Tokenizer
 
 PAIRS = [(f"the {i}", f"el {i}") for i in range(30)]
 TOKENIZER = Tokenizer.train("bpe", 270, [text for pair in PAIRS for text in pair])

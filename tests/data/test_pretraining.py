@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from pretraining import PAD, Numbers, corpus, fetched, probable, texts
+from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import Batches
 from regard.data.documents import documents
 from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, Sentences, encoded
-from regard.data.wordpiece import WordPiece
 
 
 def document(sentences: Sentences, token: int) -> int:

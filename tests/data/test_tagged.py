@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from regard.codecs.words import Words
 from regard.data.conllu import Sentence
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, TaggedPieces, TaggedWords, in_pieces
-from regard.data.words import Words
 from texts import TOKENIZER
 
 SENTENCES = [Sentence(("playing", "dogs", "ran"), ("V", "N", "V")), Sentence(("bread",), ("N",))]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from helpers import randomise
-from regard.data.gpt import BytePairs, Characters
+from regard.codecs.gpt2 import BytePairs, Characters
 from regard.data.pretraining import IGNORED
 from regard.evaluation import language
 from regard.evaluation.language import overlapping, score

@@ -12,7 +12,7 @@ import regard
 from completers import TOKENIZERS, gpt2
 from helpers import assert_same, lively
 from regard import library
-from regard.data.tokenizer import Tokenizer
+from regard.codecs.subword import Tokenizer
 from regard.models.bert import ClassificationHead, NoHead
 from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig

@@ -9,9 +9,9 @@ import torch
 import regard
 from helpers import assert_same, lively
 from regard import library
+from regard.codecs.subword import Tokenizer
+from regard.codecs.wordpiece import WordPiece
 from regard.data.sequences import tensors
-from regard.data.tokenizer import Tokenizer
-from regard.data.wordpiece import WordPiece
 from regard.models.bert import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
 from texts import TEXTS, TOKENIZER, bert

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from regard.data.gpt import END, BytePairs
+from regard.codecs.gpt2 import END, BytePairs
 
 regex: Any = pytest.importorskip("regex")
 

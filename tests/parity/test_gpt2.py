@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import assert_same, randomise, seeds
-from regard.data.gpt import BytePairs, Characters
+from regard.codecs.gpt2 import BytePairs, Characters
 from regard.interop import gpt2
 from regard.interop.files import ACTIVATIONS
 from regard.models.gpt2 import Gpt2, Gpt2Config

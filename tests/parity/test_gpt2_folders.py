@@ -16,7 +16,7 @@ from torch import Tensor
 
 from changed_folders import assert_same_tensors, change_json, change_tensors
 from helpers import randomise
-from regard.data.gpt import END, FILES, BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import END, FILES, BytePairs, Characters, TextTokenizer
 from regard.interop import gpt2
 from regard.models.gpt2 import Gpt2Config
 

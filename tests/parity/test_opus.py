@@ -18,8 +18,8 @@ from torch import Tensor
 from helpers import assert_same, randomise
 from regard import library
 from regard.blocks.positions import Sinusoidal
+from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 from regard.data.batches import pad
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
 from regard.interop.marian import Order
 from regard.models.transformer import TransformerConfig

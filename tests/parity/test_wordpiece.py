@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
 
 pytest.importorskip("transformers")
 from transformers.models.bert import tokenization_bert_legacy as legacy

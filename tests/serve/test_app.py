@@ -12,7 +12,7 @@ fastapi = pytest.importorskip("fastapi")
 from starlette.testclient import TestClient  # noqa: E402
 
 from helpers import randomise  # noqa: E402
-from regard.data.tokenizer import Tokenizer  # noqa: E402
+from regard.codecs.subword import Tokenizer  # noqa: E402
 from regard.models.transformer import TransformerConfig  # noqa: E402
 from regard.serve import page  # noqa: E402
 from regard.serve.app import BODY, _listening, make_app, serve  # noqa: E402

@@ -6,7 +6,7 @@ import torch
 
 from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
-from regard.data.tokenizer import Tokenizer
+from regard.codecs.subword import Tokenizer
 from regard.explain.importance import head_effects, rollout
 from regard.explain.reading import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig

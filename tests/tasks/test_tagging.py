@@ -4,10 +4,10 @@ import torch
 from torch.nn import functional as F
 
 from helpers import assert_same, randomise
+from regard.codecs.words import Words
 from regard.data.conllu import Sentence
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import TaggedPieces, TaggedWords
-from regard.data.words import Words
 from regard.models.bert import TaggingHead
 from regard.models.tagger import TaggerConfig
 from regard.tasks.tagging import PieceTagger, WordTagger, loss, words

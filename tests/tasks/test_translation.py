@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 
 from helpers import assert_same, randomise
+from regard.codecs.subword import PAD, Tokenizer
 from regard.data.batches import in_batches
 from regard.data.parallel import pair_batch
-from regard.data.tokenizer import PAD, Tokenizer
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator, loss

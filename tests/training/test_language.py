@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli.main import app
+from regard.codecs.gpt2 import BytePairs, Characters
 from regard.config import ConfigError
-from regard.data.gpt import BytePairs, Characters
 from regard.evaluation.language import score
 from regard.recipe import read
 from regard.tasks.completion import Completer

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.tokenizer import Tokenizer
+from regard.codecs.subword import Tokenizer
 from regard.errors import RegardError
 from regard.folders import sync
 

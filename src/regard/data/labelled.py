@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from regard.codecs.wordpiece import WordPiece
 from regard.config import Config, Positive
 from regard.data import glue, sequences
 from regard.data.batches import Batch, Indices, SameEachEpoch
@@ -20,7 +21,6 @@ from regard.data.pretraining import IGNORED
 from regard.data.sequences import Encoded, Longest
 from regard.data.tables import Example, read_table
 from regard.data.text import existing
-from regard.data.wordpiece import WordPiece
 from regard.errors import RegardError
 
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from regard.codecs.subword import BEGIN, END, PAD
 from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.corpus import SIDES, Corpus
-from regard.data.tokenizer import BEGIN, END, PAD
 from regard.errors import RegardError
 
 

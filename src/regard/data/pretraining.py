@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.codecs.wordpiece import INSIDE, WordPiece
 from regard.data.batches import Batch, Indices, Lengths, pad
 from regard.data.corpus import cached, mapped
 from regard.data.sequences import fit
-from regard.data.wordpiece import INSIDE, WordPiece
 from regard.errors import RegardError
 
 IGNORED = -100

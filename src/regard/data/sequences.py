@@ -7,8 +7,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
+from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import Indices, pad
-from regard.data.wordpiece import WordPiece
 
 Longest = Annotated[int, Field(ge=8, le=100_000)]
 """The most tokens of a text, or of two, with the marks."""

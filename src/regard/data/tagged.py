@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.codecs.wordpiece import WordPiece
+from regard.codecs.words import Words
 from regard.config import Config
 from regard.data import sequences
 from regard.data.batches import Batch, Indices, SameEachEpoch, pad
@@ -16,8 +18,6 @@ from regard.data.conllu import Column, Sentence, sentences
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import existing
-from regard.data.wordpiece import WordPiece
-from regard.data.words import Words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.codecs.gpt2 import TextTokenizer
 from regard.data.batches import Indices
-from regard.data.gpt import TextTokenizer
+from regard.data.completion import WindowBatch, pieces, tokenized
 from regard.data.pretraining import IGNORED
-from regard.data.windows import WindowBatch, pieces, tokenized
 from regard.errors import RegardError
 from regard.tasks.language import loss
 

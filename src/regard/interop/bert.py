@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 from torch import Tensor
 
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
 from regard.config import parse
-from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files

@@ -12,7 +12,7 @@ import torch
 from ctranslate2.specs import common_spec, transformer_spec
 from torch import Tensor, nn
 
-from regard.data.tokenizer import BEGIN, END, PAD
+from regard.codecs.subword import BEGIN, END, PAD
 from regard.errors import RegardError
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config

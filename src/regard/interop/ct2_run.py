@@ -14,9 +14,9 @@ import torch
 from ctranslate2 import StorageView
 from torch import Tensor
 
+from regard.codecs.subword import BEGIN, END, Tokenizer
+from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import pad
-from regard.data.tokenizer import BEGIN, END, Tokenizer
-from regard.data.wordpiece import WordPiece
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling

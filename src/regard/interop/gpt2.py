@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.codecs.gpt2 import END, BytePairs, TextTokenizer
 from regard.config import parse
-from regard.data.gpt import END, BytePairs, TextTokenizer
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
-from regard.data.tokenizer import BEGIN, END, FOREIGN, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, FOREIGN, PAD, Tokenizer
 from regard.errors import RegardError
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece

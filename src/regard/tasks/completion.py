@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from regard.data.gpt import TextTokenizer
+from regard.codecs.gpt2 import TextTokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.bounded import Bounded
 from regard.decoding.hypothesis import Hypothesis

@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from regard.codecs.wordpiece import END, WordPiece
 from regard.data import sequences
 from regard.data.batches import TOKENS, in_batches
 from regard.data.sequences import Encoded
-from regard.data.wordpiece import END, WordPiece
 from regard.errors import RegardError
 from regard.explain.reading import Grown, Reading, Saying, Stream
 from regard.explain.view import Looked

@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from regard.blocks.loss import linear_cross_entropy
+from regard.data.completion import WindowBatch
 from regard.data.pretraining import IGNORED
-from regard.data.windows import WindowBatch
 
 
 def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.blocks.loss import linear_cross_entropy_and_hits
+from regard.codecs.wordpiece import MASK
 from regard.data.pretraining import IGNORED, PretrainingBatch
-from regard.data.wordpiece import MASK
 from regard.errors import RegardError
 from regard.explain.reading import Reading
 from regard.tasks.encoding import Encoder

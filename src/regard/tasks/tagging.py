@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.codecs.words import Words
 from regard.data.batches import TOKENS, in_batches
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import in_pieces, stacked
-from regard.data.words import Words
 from regard.errors import RegardError
 from regard.explain.reading import Reading, Stream
 from regard.tasks.encoding import Encoder

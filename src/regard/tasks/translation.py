@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
+from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 from regard.data.batches import TOKENS, in_batches, pad
 from regard.data.parallel import PairBatch, pair_batch
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.lean import ROOM, lean

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from regard import library
+from regard.codecs.gpt2 import BytePairs, Characters, TextTokenizer
 from regard.data.batches import Batches
+from regard.data.completion import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
 from regard.data.corpus import file_hash
-from regard.data.gpt import BytePairs, Characters, TextTokenizer
 from regard.data.pretraining import IGNORED
-from regard.data.windows import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
 from regard.evaluation.language import perplexity
 from regard.folders import cache
 from regard.models.gpt2 import Gpt2Config

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from regard import library
+from regard.codecs.words import Words
 from regard.data.batches import Batches
 from regard.data.conllu import Sentence
 from regard.data.corpus import file_hash
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch
-from regard.data.words import Words
 from regard.evaluation import tagging as scoring
 from regard.models.bert import BertConfig, TaggingHead
 from regard.models.tagger import TaggerConfig

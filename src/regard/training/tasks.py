@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from regard.config import Config
+from regard.data.completion import TextConfig
 from regard.data.documents import DocumentsConfig
 from regard.data.labelled import GlueConfig, TableConfig
 from regard.data.sources import DatesConfig, ParallelConfig
 from regard.data.tagged import ConlluConfig
-from regard.data.windows import TextConfig
 from regard.recipe import Recipe
 from regard.training.classification import ClassificationTask
 from regard.training.language import LanguageTask

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from regard import library
+from regard.codecs.subword import PAD, Tokenizer
 from regard.data.batches import Batches
 from regard.data.corpus import Corpus, chunks, encoded
 from regard.data.parallel import PairBatch, Pairs
 from regard.data.sources import DatesConfig, ParallelConfig, Part
-from regard.data.tokenizer import PAD, Tokenizer
 from regard.errors import RegardError
 from regard.evaluation import bleu
 from regard.folders import cache

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from regard import library
+from regard.codecs.wordpiece import WordPiece
 from regard.data.text import lines
-from regard.data.wordpiece import WordPiece
 from regard.errors import RegardError
 from regard.models.bert import BertConfig
 from regard.recipe import Recipe, WordPieceConfig

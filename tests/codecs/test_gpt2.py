@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from regard.data.gpt import END, LETTERS, BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import END, LETTERS, BytePairs, Characters, TextTokenizer
 
 TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 3
 BYTE_PAIRS = BytePairs.train(290, TEXTS)
 CHARACTERS = Characters.learn(["ab 1é\n\t", "\u00a0“漢.😀"])
 KNOWN = st.text("ab 1é\n\t\u00a0“漢.😀")
 EACH = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["byte pairs", "characters"])
-TRAIN = "import sys; from regard.data.gpt import BytePairs; print(BytePairs.train(290, sys.argv[1:]).to_json())"
+TRAIN = "import sys; from regard.codecs.gpt2 import BytePairs; print(BytePairs.train(290, sys.argv[1:]).to_json())"
 
 ENCODER = {letter: number for number, letter in enumerate(LETTERS)} | {"th": 256, "the": 257, "Ġthe": 258, END: 259}
 PAIRS = ["t h", "th e", "Ġ the"]

@@ -11,7 +11,7 @@ from typing import ClassVar
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.engine import EngineTokenizer
+from regard.codecs.engine import EngineTokenizer
 from regard.errors import RegardError
 
 PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.codecs.gpt2 import TextTokenizer
 from regard.config import Config
 from regard.data.batches import Batch, Indices, SameEachEpoch
 from regard.data.corpus import cached, mapped
-from regard.data.gpt import TextTokenizer
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import Names, found, running

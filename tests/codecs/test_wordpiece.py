@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
 
-from regard.data.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
 
 SPECIALS = [PAD, UNKNOWN, BEGIN, END, MASK]
 WORDS = ["the", "play", "plays", "##ing", "##ed", "un", "##s", "cafe", "日", "本", "[", "]", "mask", ".", ",", "a", "i"]
 UNCASED = WordPiece.from_vocabulary([*SPECIALS, *WORDS])
 CASED = WordPiece.from_vocabulary([*SPECIALS, "The", "the", "Café", "cafe"], lowercase=False)
 TEXTS = ["the child eats bread", "the children are eating bread", "playing and played, plays!", "日本 Café"] * 3
-TRAIN = "import sys; from regard.data.wordpiece import WordPiece; print(WordPiece.train(60, sys.argv[1:]).to_json())"
+TRAIN = "import sys; from regard.codecs.wordpiece import WordPiece; print(WordPiece.train(60, sys.argv[1:]).to_json())"
 
 
 def pieces(text: str, tokenizer: WordPiece = UNCASED, *, orders: bool = False) -> list[str]:

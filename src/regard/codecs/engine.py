@@ -8,6 +8,15 @@ from tokenizers import Tokenizer as Engine
 from regard.errors import RegardError
 
 
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, without their ends; only a line feed ends a line, as vocabularies hold other signs."""
+    try:
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        line, bad = error.object[: error.start].count(b"\n") + 1, error.object[error.start : error.end].hex(" ")
+        raise RegardError(f"{path}, line {line}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
+
+
 class EngineTokenizer:
     """A tokenizer around the library's engine."""
 

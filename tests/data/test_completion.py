@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from regard.codecs.gpt2 import BytePairs, Characters
 from regard.config import parse
-from regard.data import windows
+from regard.data import completion
 from regard.data.batches import Batches
-from regard.data.gpt import BytePairs, Characters
+from regard.data.completion import Part, TextConfig, Windows, encoded, pieces, spread
 from regard.data.pretraining import IGNORED
-from regard.data.windows import Part, TextConfig, Windows, encoded, pieces, spread
 
 WORDS = "To be, or not to be: that's the question.\n\nWhether 'tis nobler  in the mind, 2023!\n"
 BYTE_PAIRS = BytePairs.train(300, [WORDS])
@@ -146,7 +146,7 @@ def test_bad_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
 @given(st.text(st.sampled_from("ab1.' \t\n\u00a0\u2003\x1f\x85é"), max_size=60), st.integers(1, 9))
 def test_pieces_have_the_tokens_of_the_whole(text, size) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "PIECE", size)
+        patch.setattr(completion, "PIECE", size)
         found = list(pieces(text.splitlines(keepends=True)))
     assert "".join(found) == text
     (whole,) = SPACED.encode([text])
@@ -156,7 +156,7 @@ def test_pieces_have_the_tokens_of_the_whole(text, size) -> None:
 def test_pieces_are_about_as_long_as_wanted() -> None:
     found = list(pieces([WORDS] * 5000))
     assert len(found) > 5
-    assert all(windows.PIECE <= len(piece) < windows.PIECE + 20 for piece in found[:-1])
+    assert all(completion.PIECE <= len(piece) < completion.PIECE + 20 for piece in found[:-1])
 
 
 def test_between_files_stands_the_end_of_a_text(tmp_path: Path) -> None:

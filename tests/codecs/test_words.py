@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.words import Words, features, shape
+from regard.codecs.words import Words, features, shape
 from regard.models.tagger import PAD, UNKNOWN
 
 SENTENCES = [["The", "cat", "sleeps"], ["the", "dog", "barks"], ["A", "cat", "eats", "12", "mice"], ["Mice", "eats"]]

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
-from regard.data import bpe
-from regard.data.gpt import LETTERS, BytePairs
+from regard.codecs import bpe
+from regard.codecs.gpt2 import LETTERS, BytePairs
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]))
 # few characters, so that pairs are frequent, equally frequent, and overlap themselves

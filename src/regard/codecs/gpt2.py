@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Self
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-from regard.data.bpe import BYTES
-from regard.data.engine import EngineTokenizer
-from regard.data.text import lines
+from regard.codecs.bpe import BYTES
+from regard.codecs.engine import EngineTokenizer, read_lines
 from regard.errors import RegardError
 
 END = "<|endoftext|>"
@@ -140,7 +139,7 @@ class BytePairs(TextTokenizer):
         """
         vocabulary = _vocabulary(encoder_json)
         pairs = []
-        for number, line in enumerate(lines(vocab_bpe), 1):
+        for number, line in enumerate(read_lines(vocab_bpe), 1):
             if not line or (number == 1 and line.startswith(VERSION)):
                 continue
             left, _, right = line.partition(" ")

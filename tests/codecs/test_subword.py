@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.data.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 
 TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 5
 TOKENIZERS = {kind: Tokenizer.train(kind, 300, TEXTS) for kind in ("bpe", "unigram")}  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Literal
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.engine import EngineTokenizer
+from regard.codecs.engine import EngineTokenizer
 from regard.errors import RegardError
 
 Kind = Literal["bpe", "unigram"]

@@ -27,6 +27,7 @@ from regard import recipe
 from regard.data.text import pairs
 from regard.evaluation import bleu
 from regard.explain import figures
+from regard.recipe import training as training_of
 from regard.training.loop import Training
 from regard.training.report import Report
 
@@ -65,7 +66,7 @@ def speeds(data: Path) -> dict[str, float]:
             for model in MODELS:
                 name, *changes = recipe_of(model, data)
                 chosen = recipe.read(name, [*changes, f"run={aside}/{len(contenders)}"])
-                contenders[model] = partial(few_steps, Training(chosen, Report(Console(quiet=True))))
+                contenders[model] = partial(few_steps, training_of(chosen, Report(Console(quiet=True))))
             seconds = interleave(contenders)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({model: 60 * FEW / statistics.median(s) for model, s in seconds.items()}), "utf-8")

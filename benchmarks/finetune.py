@@ -27,7 +27,7 @@ from regard import recipe
 from regard.data import glue
 from regard.data.tables import Example
 from regard.evaluation.glue import scores
-from regard.training.loop import Training
+from regard.recipe import training as training_of
 from regard.training.report import Report
 
 EPOCHS, SIZE, RATE, WARMUP, LONGEST = 3, 32, 5e-5, 50, 128
@@ -43,7 +43,7 @@ def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
         f"train.validate={-(-count // SIZE)}", "train.checkpoint=100000", "train.batch_tokens=100000",
         f"data.longest={LONGEST}",
     ]  # fmt: skip
-    training = Training(recipe.read("bert/glue", changes), Report(Console(quiet=True)))
+    training = training_of(recipe.read("bert/glue", changes), Report(Console(quiet=True)))
     training.train()
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
     best = min((line for line in logged if "valid_loss" in line), key=training.task.worth)

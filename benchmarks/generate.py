@@ -38,7 +38,7 @@ def make(folder: Path) -> None:
         for parameter in layer.parameters():
             parameter.data.mul_(2)  # or else it would say one word again and again
     tokenizer = Characters.learn("".join(map(chr, range(32, 32 + model.config.vocab_size))))
-    library.save(folder, model.config, library.tensors(model), (tokenizer,), "# Random")
+    library.save(folder, model.config, library.tensors(model), {"text": tokenizer}, "# Random")
 
 
 def theirs(ours: Completer) -> Any:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from harness import Apart, interleave, machine, report
 from regard import recipe
-from regard.training.loop import Training
+from regard.recipe import training as training_of
 from regard.training.report import Report
 
 STEPS, CONTEXT, WINDOWS = 20, 64, 12
@@ -32,7 +32,7 @@ class Ours:
 
     def __init__(self, text: Path, run: str) -> None:
         changes = [f'data.text="{text}"', f'run="{run}"']
-        self.training = Training(recipe.read("gpt2/characters", changes), Report(Console(quiet=True)))
+        self.training = training_of(recipe.read("gpt2/characters", changes), Report(Console(quiet=True)))
 
     def __call__(self) -> None:
         """Some steps."""

@@ -32,8 +32,7 @@ from regard.evaluation import bleu
 from regard.interop.marian import write_config
 from regard.library import load_tensors
 from regard.models.transformer import TransformerConfig
-from regard.tasks.translation import Translator
-from regard.training.loop import Training
+from regard.recipe import training as training_of
 from regard.training.report import Report
 
 GOAL, EVERY, VOCABULARY, SIZE, WARMUP, MOST = 30.0, 100, 6000, 128, 400, 4000
@@ -71,7 +70,7 @@ def ours(data: Path, rate: float, told: Told) -> None:
             "train.epochs=1000", "train.batch_tokens=2000", f"train.warmup={WARMUP}", f"train.learning_rate={rate}",
             "train.average=0.99", "threads=1",
         ]  # fmt: skip
-        training = Training(recipe.read("translate/transformer", changes), Report(Console(quiet=True)))
+        training = training_of(recipe.read("translate/transformer", changes), Report(Console(quiet=True)))
         clock = Clock()
         for step in range(1, MOST + 1):
             training.advance()
@@ -79,7 +78,7 @@ def ours(data: Path, rate: float, told: Told) -> None:
                 clock.stop()
                 judge: Any = training.judge
                 load_tensors(judge, training._weights(), "the weights so far")
-                found = Translator(judge, *training.task.tokenizers).translate([a for a, _ in valid], beam=1)
+                found = training.task.open(judge, training.task.codecs).translate([a for a, _ in valid], beam=1)
                 if told(step, clock.minutes, score([each[0].text for each in found], valid)):
                     return
                 clock.go()

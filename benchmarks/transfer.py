@@ -24,7 +24,7 @@ from harness import machine, measured
 from regard import library, recipe
 from regard.data import glue
 from regard.data.text import lines
-from regard.training.loop import Training
+from regard.recipe import training as training_of
 from regard.training.report import Report
 
 RECIPES = {"sst2": "bert/classify", "tags": "bert/tag"}
@@ -54,7 +54,7 @@ def fresh(model: str, seed: int, folder: Path) -> Path:
     contents = library.read(model)
     torch.manual_seed(seed)
     weights, path = library.tensors(contents.config.build()), folder / f"random-{seed}"
-    library.save(path, contents.config, weights, contents.tokenizers, "Random weights.")
+    library.save(path, contents.config, weights, contents.codecs, "Random weights.")
     return path
 
 
@@ -67,7 +67,7 @@ def tuned(task: str, model: str | Path, size: int, rate: float, seed: int, run: 
         f"train.batch_size={SIZE}", f"train.learning_rate={rate}", f"train.validate={steps}",
         "train.checkpoint=100000", "threads=1",
     ]  # fmt: skip
-    training = Training(recipe.read(RECIPES[task], changes), Report(Console(quiet=True)))
+    training = training_of(recipe.read(RECIPES[task], changes), Report(Console(quiet=True)))
     training.train()
     return -training.state.best
 

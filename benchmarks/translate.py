@@ -43,7 +43,7 @@ def make(folder: Path) -> None:
     model.target_embedding.weight.data.mul_(3)  # or else it would be sure of nothing
     assert model.output_bias is not None
     model.output_bias.data[: END + 1] = -50
-    library.save(folder, config, library.tensors(model), (tokenizer, tokenizer), "# Random")
+    library.save(folder, config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, "# Random")
 
 
 def sentences(tokenizer: Tokenizer, count: int) -> list[str]:

@@ -107,5 +107,5 @@ def make_ours(head: AnyHead, **changes: Any) -> Any:
 
 def write_ours(folder: Path, model: Any, tokenizer: WordPiece | None = None) -> Path:
     folder.mkdir()
-    bert.write(folder, model.config, model.state_dict(), tokenizer or wordpiece())
+    bert.write(folder, model.config, model.state_dict(), {"text": tokenizer or wordpiece()})
     return folder

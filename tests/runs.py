@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.recipe import Recipe, read
+from regard.recipe import training as training_of
 from regard.training.loop import Training
 from regard.training.report import Report
 
@@ -22,7 +23,7 @@ def recipe(run: Path, *changes: str) -> Recipe:
 
 
 def start(run: Path, *changes: str) -> Training:
-    return Training(recipe(run, *changes), Report(Console(quiet=True)))
+    return training_of(recipe(run, *changes), Report(Console(quiet=True)))
 
 
 def finish(run: Path, *changes: str) -> Training:

@@ -23,7 +23,7 @@ def make(folder: Path, source: Tokenizer = TOKENIZER, half: bool = False) -> tor
     )  # fmt: skip
     model = config.build().eval()
     weights = {name: t.half() if half else t for name, t in library.tensors(model).items()}
-    library.save(folder, config, weights, (source, TOKENIZER), "# A card\n")
+    library.save(folder, config, weights, {"source": source, "target": TOKENIZER}, "# A card\n")
     return model
 
 

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from regard.version import __version__
+
 if TYPE_CHECKING:
     from regard.library import load
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load"]
 
 

@@ -1,185 +1,90 @@
-"""Models in folders: what kinds there are, saved, found by name, opened.
+"""Models found by name, opened, converted.
 
-A model is a folder with `config.json`, `model.safetensors`, its tokenizer and a card, `README.md`. Wherever a model is
-asked for, a run's folder means the best model of the run, a bare name one that comes with Regard, and `hf:PATH` a
-folder of Hugging Face's. An export, which another engine runs, is `ct2:PATH` (CTranslate2) or `onnx:PATH` (ONNX).
+Wherever a model is asked for, a run's folder means the best model of the run, a bare name one that comes with Regard,
+and `hf:PATH` a folder of Hugging Face's. An export, which another engine runs, is `ct2:PATH` (CTranslate2) or
+`onnx:PATH` (ONNX).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from regard import folders
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.linear import laid_out
-from regard.codecs.gpt2 import TextTokenizer
-from regard.codecs.subword import Tokenizer
-from regard.codecs.wordpiece import WordPiece
-from regard.codecs.words import Words
-from regard.config import Config, parse
+from regard.codecs import interface as codecs_
+from regard.config import parse
 from regard.data.corpus import file_hash
 from regard.decoding.lean import join
 from regard.errors import RegardError
-from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
-from regard.interop import bert, gpt2, marian
+from regard.folders import restore, verify, write_whole
 from regard.memory import give_back
-from regard.models.bert import BertConfig, NoHead, PretrainingHead
-from regard.models.conv_seq2seq import ConvSeq2SeqConfig
-from regard.models.gpt2 import Gpt2Config
-from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
-from regard.models.tagger import TaggerConfig
-from regard.models.transformer import TransformerConfig
-from regard.tasks.classification import Classifier
-from regard.tasks.completion import Completer
-from regard.tasks.encoding import Encoder
-from regard.tasks.pretraining import Guesser
-from regard.tasks.tagging import PieceTagger, WordTagger
-from regard.tasks.translation import Translator
+from regard.models.bert import NoHead
+from regard.store import models
+from regard.store.models import CONFIG, WEIGHTS, expect_tensors, load_tensors, tensors
+from regard.systems import SYSTEMS, System, system
+from regard.tasks.encoding import EmbeddingTask
+from regard.training.task import Task
 
-TranslatorConfig = TransformerConfig | RnnSeq2SeqConfig | ConvSeq2SeqConfig
-AnyModelConfig = TranslatorConfig | BertConfig | TaggerConfig | Gpt2Config
-ModelConfig = Annotated[AnyModelConfig, Field(discriminator="kind")]
-AnyTokenizer = Tokenizer | WordPiece | Words | TextTokenizer
-TOKENIZERS: dict[str, type[AnyTokenizer]] = {"bert": WordPiece, "tagger": Words, "gpt2": TextTokenizer}
-"""By the kind of model; all others have one for their source and one for their target, which may be the same."""
-ENCODERS: dict[str, type[Encoder]] = {
-    "pretraining": Guesser,
-    "classification": Classifier,
-    "regression": Classifier,
-    "tagging": PieceTagger,
-}
-"""What a BERT does, by its head; any other gives vectors."""
-Opened = Translator | Encoder | WordTagger | Completer
-AnOpened = TypeVar("AnOpened", bound=Opened)
 Engine = Literal["torch", "ct2"]
 Quantize = Literal["int8"]
 HUGGING_FACE, CT2, ONNX = "hf:", "ct2:", "onnx:"
 EXPORTED = "regard.json"
-"""Our config in a folder that another engine reads."""
+"""What a model is, in a folder that another engine reads."""
 ASSETS = Path(__file__).parent / "assets"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Model(Config):
-    model: ModelConfig
-
-
-def read_config(data: Mapping[str, Any], source: str) -> AnyModelConfig:
-    """The config of a model, of whatever kind."""
-    return parse(_Model, {"model": data}, source).model
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a model's folder holds."""
+    """A model as its folder has it."""
 
-    config: AnyModelConfig
+    task: str
+    config: Any
     weights: Mapping[str, Tensor]
-    tokenizers: tuple[AnyTokenizer, ...]
-    """One; or, of a translator, that of the source and that of the target."""
+    codecs: Mapping[str, Any]
+    """By role."""
+
+    @property
+    def system(self) -> System:
+        """The system that it is a model of."""
+        return system(self.config.kind)
 
 
-def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters and buffers of a model, each once: what is shared goes by its first name."""
-    return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
-
-
-@torch.no_grad()
-def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Copies tensors into a model; all must be there and fit."""
-    _expect(model, loaded, source)
-    for name, tensor in tensors(model).items():
-        tensor.copy_(loaded[name])
-
-
-def _expect(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Raises `RegardError` unless tensors are those of a model."""
-    own = tensors(model)
-    problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
-    problems += [f"{name} is not known" for name in loaded.keys() - own.keys()]
-    problems += [
-        f"{name} has shape {tuple(loaded[name].shape)}, the config asks for {tuple(tensor.shape)}"
-        for name, tensor in own.items()
-        if name in loaded and loaded[name].shape != tensor.shape
-    ]
-    if problems:
-        raise RegardError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
-
-
-def begin_with(model: Any, name: str) -> None:
-    """Gives a model the weights of another; what says things that the other was not asked for is yet to be learnt."""
-    contents = read(name)
+def begin_with(model: Any, task: str, contents: Contents) -> None:
+    """Gives a model the weights of another; a head for another task, or for other labels, starts untrained."""
     weights, own = dict(contents.weights), tensors(model)
-    theirs, mine = (_says(config) for config in (contents.config, model.config))
+    configs = contents.config, model.config
+    theirs, mine = (getattr(config, "head", getattr(config, "labels", None)) for config in configs)
     if theirs != mine:
         # answers to another question are of no use, nor is a pooler that nothing reads
-        alike = isinstance(theirs, PretrainingHead) and isinstance(mine, PretrainingHead)
+        alike = contents.task == task == "pretraining"
         answering = ("head.next.",) if alike else ("head.", "output.")
         weights = {key: x for key, x in weights.items() if key in own or not key.startswith((*answering, "pooler."))}
         fresh = [key for key in own if key.startswith(answering) or (key.startswith("pooler.") and key not in weights)]
         weights |= {key: own[key] for key in fresh}
-    load_tensors(model, weights, f"the weights of {name}")
+    load_tensors(model, weights, "the weights of model.init")
 
 
-def _says(config: AnyModelConfig) -> Any:
-    """What a model is asked for, where that is not the same for all of its kind."""
-    return config.head if isinstance(config, BertConfig) else getattr(config, "labels", None)
-
-
-def fingerprints(name: str | None) -> list[str]:
-    """A hash of the weights of a model, to see whether they are still the same; none for no model."""
-    if name is None:
-        return []
-    return [file_hash(*sorted(_place(name).glob("*.safetensors")))]
+def fingerprint(name: str) -> str:
+    """A hash of the weights of a model, to see whether they are still the same."""
+    return file_hash(*sorted(_place(name).glob("*.safetensors")))
 
 
 def _place(name: str) -> Path:
     return Path(name.removeprefix(HUGGING_FACE)) if name.startswith(HUGGING_FACE) else find(name)
 
 
-def save(
-    folder: Path,
-    config: AnyModelConfig,
-    weights: Mapping[str, Tensor],
-    tokenizers: Sequence[AnyTokenizer],
-    card: str,
-) -> None:
-    """Writes a model's folder, all of it or nothing."""
-
-    def fill(aside: Path) -> None:
-        (aside / "config.json").write_text(config.to_json(), "utf-8")
-        (aside / "README.md").write_text(card, "utf-8")
-        write_tensors(aside / "model.safetensors", weights)
-        save_tokenizers(aside, tokenizers)
-
-    write_whole(folder, fill)
-
-
-def save_tokenizers(folder: Path, tokenizers: Sequence[AnyTokenizer]) -> None:
-    """One file for one vocabulary, two for those of source and target."""
-    if tokenizers[0] is tokenizers[-1]:
-        tokenizers[0].save(folder / "tokenizer.json")
-    else:
-        for name, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-            tokenizer.save(folder / f"tokenizer.{name}.json")
-
-
-def load_tokenizers(folder: Path, config: AnyModelConfig) -> tuple[AnyTokenizer, ...]:
-    """The tokenizers of a model of that kind."""
-    if config.kind in TOKENIZERS:
-        return (TOKENIZERS[config.kind].load(folder / "tokenizer.json"),)
-    if (folder / "tokenizer.json").exists():
-        joint = Tokenizer.load(folder / "tokenizer.json")
-        return joint, joint
-    return Tokenizer.load(folder / "tokenizer.source.json"), Tokenizer.load(folder / "tokenizer.target.json")
+def save(folder: Path, config: Any, weights: Mapping[str, Tensor], codecs: Mapping[str, Any], card: str) -> None:
+    """Writes a model folder; what the model is for is known from its config."""
+    task = system(config.kind).task_of(config).name
+    models.save(folder, task=task, config=config, weights=weights, codecs=codecs, card=card)
 
 
 def find(name: str) -> Path:
@@ -204,10 +109,46 @@ def read(name: str) -> Contents:
     folder = find(name)
     if (folder / EXPORTED).exists():
         raise RegardError(f"{folder} is an export; where CTranslate2 is to run it, it is {CT2}{folder}")
+    saved = models.read(folder)
+    return _contents(saved.task, saved.model, saved.codecs, saved.weights, folder / CONFIG)
+
+
+def _contents(
+    task: str,
+    model: Mapping[str, Any],
+    files: Mapping[str, models.CodecFile],
+    weights: Mapping[str, Tensor],
+    source: Path,
+) -> Contents:
+    of = system(model.get("kind"))
+    of.task(task)  # which must be one of its tasks
+    kinds = {role: of.codec(role, file.kind) for role, file in files.items()}
+    loaded = {path: kinds[role].load(path) for role, (_, path) in files.items()}
+    codecs = {role: loaded[path] for role, (_, path) in files.items()}
+    return Contents(task, parse(of.model, model, str(source)), weights, codecs)
+
+
+def _read_old(folder: Path) -> Contents:
+    """A model folder as Regard 0.1.0 wrote it, without a format: what it is for is known from its config."""
     verify(folder)
-    path = folder / "config.json"
-    config = read_config(json.loads(path.read_text("utf-8")), str(path))
-    return Contents(config, read_tensors(folder / "model.safetensors"), load_tokenizers(folder, config))
+    path = folder / CONFIG
+    about = json.loads(path.read_text("utf-8"))
+    of = system(about.get("kind"))
+    config = parse(of.model, about, str(path))
+    for kinds in _choices(of):
+        try:
+            found = codecs_.load(folder, kinds)
+        except RegardError:
+            continue
+        if found is not None:
+            return Contents(of.task_of(config).name, config, folders.read_tensors(folder / WEIGHTS), found)
+    raise RegardError(f"{folder}: its tokenizer is missing, or none that a model of kind '{of.name}' reads")
+
+
+def _choices(of: System) -> list[dict[str, type[Any]]]:
+    """The codecs that the roles of a system may have, one choice for all roles at a time."""
+    most = max(len(configs) for configs in of.codecs.values())
+    return [{role: configs[min(i, len(configs) - 1)].codec for role, configs in of.codecs.items()} for i in range(most)]
 
 
 def _read_hugging_face(folder: Path) -> Contents:
@@ -219,17 +160,16 @@ def _read_hugging_face(folder: Path) -> Contents:
         raise RegardError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
     except (ValueError, AttributeError):
         raise RegardError(f"{path}: damaged, it is not a model's config") from None
-    if kind is None and any(str(name).startswith("Bert") for name in about.get("architectures") or ()):
-        kind = "bert"  # the first of them did not say
-    readers: dict[str, Callable[[Path], tuple[Any, ...]]] = {
-        "bert": bert.read,
-        "gpt2": gpt2.read,
-        "marian": marian.read,
-    }
-    if kind not in readers:
-        raise RegardError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(readers)} can")
-    config, weights, *tokenizers = readers[kind](folder)
-    return Contents(config, weights, tuple(tokenizers))
+    families = {each.family.MODEL_TYPE: each for each in SYSTEMS if each.family is not None}
+    if kind is None:  # the first of them did not say
+        begins = [str(name).lower() for name in about.get("architectures") or ()]
+        kind = next((known for known in families if any(name.startswith(known) for name in begins)), None)
+    if kind not in families:
+        raise RegardError(f"{folder}: models of type {kind!r} cannot be converted; those of {', '.join(families)} can")
+    of = families[kind]
+    assert of.family is not None
+    config, weights, codecs = of.family.read(folder)
+    return Contents(of.task_of(config).name, config, weights, codecs)
 
 
 def convert(
@@ -237,57 +177,67 @@ def convert(
 ) -> str:
     """Writes a model to a folder that is not there yet: one of ours, or, by what `target` begins with, of others'.
 
-    An export for another engine is compared with the model on random texts, and is not written where it differs. What
-    was found is returned.
+    A folder of an older version of Regard is read, too, so that it can be written as this version has it. An export for
+    another engine is compared with the model on random texts, and is not written where it differs. What was found is
+    returned.
 
     Args:
         half: weights take half the space, rounded to 11 bits; they are computed with in float32 all the same.
         quantize: in an export for CTranslate2, weights have 8 bits, and are computed with in 8 bits.
         card: the text of the model's card.
     """
-    system, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
-    if quantize is not None and system != "ct2":
+    engine, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
+    if quantize is not None and engine != "ct2":
         raise RegardError(f"only exports for CTranslate2 are quantized, and {target} is none; write to {CT2}{path}")
-    if half and system in ("ct2", "onnx"):
+    if half and engine in ("ct2", "onnx"):
         raise RegardError(f"{target}: an export is not written in half precision; leave that out")
-    contents, folder = read(name), Path(path)
+    contents, folder = _read_old(find(name)) if _is_old(name) else read(name), Path(path)
     weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
     if folder.exists():
         raise RegardError(f"{folder} is there already; choose another folder, or remove it")
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
-    if not system:
-        save(folder, contents.config, weights, contents.tokenizers, text)
+    if not engine:
+        about = {"task": contents.task, "config": contents.config, "codecs": contents.codecs}
+        models.save(folder, **about, weights=weights, card=text)
         return ""
-    config, found = contents.config, ""
-    writers: dict[str, Callable[..., None]] = {"transformer": marian.write, "bert": bert.write, "gpt2": gpt2.write}
-    if system == "hf" and config.kind not in writers:
-        raise RegardError(f"a model of kind '{config.kind}' has no counterpart in Hugging Face's library")
+    found, family = "", contents.system.family
+    if engine == "hf" and family is None:
+        raise RegardError(f"a model of kind '{contents.config.kind}' has no counterpart in Hugging Face's library")
 
     def fill(aside: Path) -> None:
         nonlocal found
-        if system == "hf":
-            writers[config.kind](aside, config, weights, *contents.tokenizers)
+        if engine == "hf":
+            assert family is not None
+            family.write(aside, contents.config, weights, contents.codecs)
         else:
-            found = _export(aside, contents, name, system, quantize)
+            found = _export(aside, contents, name, engine, quantize)
         (aside / "README.md").write_text(text, "utf-8")
 
     write_whole(folder, fill)
     return found
 
 
-def _export(folder: Path, contents: Contents, name: str, system: str, quantize: str | None) -> str:
+def _is_old(name: str) -> bool:
+    """Whether a name is that of a model folder of an older version of Regard."""
+    if name.startswith(HUGGING_FACE):
+        return False
+    path = find(name) / CONFIG
+    return "format" not in json.loads(path.read_text("utf-8"))
+
+
+def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: str | None) -> str:
     """Fills a folder for another engine, with all that we need to use it; gives what was found in checking it."""
-    ours = _opened(contents, name)
-    config = contents.config
-    if system == "onnx":
+    ours, task, config = _opened(contents, name), contents.task, contents.config
+    if engine == "onnx":
         found = _module("onnx").write(folder, ours)
     else:
-        _module("ct2").write(folder, ours.model, contents.tokenizers, quantize)
-        found = _module("ct2_run").check(folder, ours, quantize)
-        if isinstance(config, BertConfig):
-            config = replace(config, head=NoHead(pooled=config.head.pooled))  # no other head is known there
-    (folder / EXPORTED).write_text(config.to_json(), "utf-8")
-    save_tokenizers(folder, contents.tokenizers)
+        _module("ct2").write(folder, ours.model, contents.codecs, quantize)
+        found = _module("ct2_run").check(folder, task, ours, quantize)
+        if head := getattr(config, "head", None):
+            # no other head is known there
+            config, task = replace(config, head=NoHead(pooled=head.pooled)), EmbeddingTask.name
+    models.write_about(folder / EXPORTED, task, config, contents.codecs)
+    codecs_.save(folder, contents.codecs)
     return found
 
 
@@ -328,25 +278,21 @@ def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
     if not path.is_file() or not (folder / "model.bin").is_file():
         raise RegardError(f"{folder} is no export for CTranslate2; make one: regard convert MODEL {CT2}{folder}")
     verify(folder)
-    config = read_config(json.loads(path.read_text("utf-8")), str(path))
-    if isinstance(config, Gpt2Config):
-        raise RegardError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
-    run = _module("ct2_run")
-    kind = run.FastEncoder if isinstance(config, BertConfig) else run.FastTranslator
+    contents = _contents(*models.read_about(path), {}, path)
     with torch.device("meta"):
-        model = config.build()  # of which only the shape is asked
-    return kind(folder, model, *load_tokenizers(folder, config), original)
+        model = contents.config.build()  # of which only the shape is asked
+    return _module("ct2_run").opened(contents.task, folder, model, contents.codecs, original)
 
 
 def _opened(contents: Contents, name: str) -> Any:
     with torch.device("meta"):  # so that no weights are made only to be replaced
         model = contents.config.build()
-    _expect(model, contents.weights, f"the weights of {name}")
+    expect_tensors(model, contents.weights, f"the weights of {name}")
     own = tensors(model)
     weights = {key: tensor.to(own[key].dtype) for key, tensor in contents.weights.items()}
     model.load_state_dict(weights, strict=False, assign=True)  # a name that shares its tensor with another is missing
     _lay_out(model)
-    return ready(model, contents.tokenizers)
+    return contents.system.task(contents.task).open(model, contents.codecs)
 
 
 def _lay_out(model: nn.Module) -> None:
@@ -358,22 +304,18 @@ def _lay_out(model: nn.Module) -> None:
     give_back()
 
 
-def load_as(
-    kind: type[AnOpened] | tuple[type[AnOpened], ...], name: str, purpose: str, engine: Engine = "torch"
-) -> AnOpened:
-    """Opens a model that must be of this kind, because it is to serve a purpose, such as "translate"."""
-    found = load(name) if engine == "torch" else load_fast(name)
-    if not isinstance(found, kind):
-        config = found.model.config
-        head = f" with a head for {config.head.kind}" if isinstance(config, BertConfig) else ""
-        raise RegardError(f"{name} is a model of kind '{config.kind}'{head}, which does not {purpose}")
-    return found
+def load_for(verb: str, name: str, engine: Engine = "torch") -> Any:
+    """Opens a model that must serve a verb, such as "translate"."""
+    if name.startswith(CT2):
+        opened = load(name)
+        task, model, _ = models.read_about(Path(name.removeprefix(CT2)) / EXPORTED)
+        _expect_verb(verb, name, system(model["kind"]).task(task))
+        return opened
+    contents = read(name)
+    _expect_verb(verb, name, contents.system.task(contents.task))
+    return _opened(contents, name) if engine == "torch" else load_fast(name)
 
 
-def ready(model: Any, tokenizers: Sequence[Any]) -> Opened:
-    """A model, ready to do what it is for."""
-    config = model.config
-    if isinstance(config, BertConfig):
-        return ENCODERS.get(config.head.kind, Encoder)(model, *tokenizers)
-    others: dict[str, type[Opened]] = {"tagger": WordTagger, "gpt2": Completer}
-    return others.get(config.kind, Translator)(model, *tokenizers)
+def _expect_verb(verb: str, name: str, task: type[Task]) -> None:
+    if verb not in task.verbs:
+        raise RegardError(f"{name} is a model for {task.name}, not for `regard {verb}`; try `regard {task.verbs[0]}`")

@@ -1,150 +1,27 @@
-"""A recipe = data + tokenizer + model + training. The types of its fields are the registry of what there is."""
+"""A recipe = data + codecs + model + training. What its tables may hold is derived from the systems there are."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
 
-from regard import library
-from regard.codecs import subword
-from regard.codecs.gpt2 import Characters
-from regard.config import Config, ConfigError, Natural, Positive, Problem, Rate, override, parse, read_toml
-from regard.data.completion import TextConfig
-from regard.data.documents import DocumentsConfig
-from regard.data.labelled import GlueConfig, TableConfig
-from regard.data.sources import DatesConfig, ParallelConfig
-from regard.data.tagged import ConlluConfig
-from regard.models.bert import BertConfig
-from regard.models.gpt2 import Gpt2Config
-from regard.models.tagger import TaggerConfig
+from regard import library, systems
+from regard.codecs.interface import CodecConfig
+from regard.config import Config, ConfigError, Natural, Problem, override, parse, read_toml
 from regard.recipes import find
-
-DataConfig = Annotated[
-    ParallelConfig | DatesConfig | DocumentsConfig | GlueConfig | TableConfig | ConlluConfig | TextConfig,
-    Field(discriminator="kind"),
-]
-Number = Annotated[float, Field(gt=0)]
+from regard.training.config import TrainConfig
+from regard.training.loop import Training
+from regard.training.report import Report
+from regard.training.setup import Job, Start
 
 
 @dataclass(frozen=True, kw_only=True)
-class BytesConfig(Config):
-    """Any text, as bytes that are put together."""
-
-    kind: subword.Kind = "bpe"
-    vocab_size: Positive = 8000
-    joint: bool = True
-    """One vocabulary for both languages; or else one of this size for each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordPieceConfig(Config):
-    """Words in pieces, as BERT reads them."""
-
-    kind: Literal["wordpiece"] = "wordpiece"
-    vocab_size: Positive = 8000
-    lowercase: bool = True
-    """Small letters only, without accents."""
-    vocabulary: str | None = None
-    """A file of tokens, one a line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsConfig(Config):
-    """Whole words, as a tagger reads them."""
-
-    kind: Literal["words"] = "words"
-    least: Positive = 2
-    """A word that was seen less often is unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CharactersConfig(Config):
-    """Each character of a text by itself."""
-
-    kind: Literal["characters"] = "characters"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BytePairsConfig(Config):
-    """Any text, as bytes that are put together the way GPT-2 does."""
-
-    kind: Literal["byte_pairs"] = "byte_pairs"
-    vocab_size: Positive = 8000
-    files: str | None = None
-    """A folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
-    vocabulary is learnt."""
-
-
-TokenizerConfig = Annotated[
-    BytesConfig | WordPieceConfig | WordsConfig | CharactersConfig | BytePairsConfig, Field(discriminator="kind")
-]
-MODELS = {
-    **dict.fromkeys(("parallel", "dates"), ("transformer", "rnn_seq2seq", "conv_seq2seq")),
-    **dict.fromkeys(("documents", "glue", "table"), ("bert",)),
-    "conllu": ("bert", "tagger"),
-    "text": ("gpt2",),
-}
-"""Which kinds of models learn from which kinds of data."""
-READS = {"bert": ("wordpiece",), "tagger": ("words",), "gpt2": ("characters", "byte_pairs")}
-"""What each kind of model reads; all others read bytes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(Config):
-    """How to train. Training ends when the first of its budgets is used up, with the learning rate at zero."""
-
-    steps: Positive | None = None
-    epochs: Positive | None = None
-    minutes: Number | None = None
-    batch_tokens: Positive = 4096
-    """The most tokens of a batch on either side, padding included."""
-    batch_size: Positive | None = None
-    """The most examples of a batch; without it, as many as `batch_tokens` has room for."""
-    accumulate: Positive = 1
-    """Batches that make one step."""
-    learning_rate: Number = 1e-3
-    warmup: Natural = 500
-    """Steps in which the learning rate rises to its full height."""
-    schedule: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "inverse_sqrt"
-    """What it does then."""
-    cooldown: Rate = 0.2
-    """Share of the budget at the end in which it falls to zero, whatever the schedule."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    beta2: Rate = 0.98
-    """How long Adam remembers the size of gradients."""
-    smoothing: Rate = 0.1
-    """Label smoothing: this share of each target is spread over the whole vocabulary."""
-    clip: Number = 1.0
-    """Longest gradient of a step."""
-    average: Rate = 0.999
-    """The model that is kept is a moving average of the weights that keeps this share at each step; 0: no average."""
-    average_last: Natural = 0
-    """At the end, the mean weights of so many last checkpoints are tried, too, and kept if they are better."""
-    validate: Positive = 500
-    """Steps from one validation to the next."""
-    patience: Positive | None = None
-    """Validations without a better result after which training ends early."""
-    checkpoint: Positive = 500
-    """Steps from one checkpoint to the next."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What matrix products are computed in; auto: bfloat16 on a graphics card that has it, or else float32."""
-    recompute: bool = False
-    """Less memory for more time: layers run again in the backward pass, instead of keeping all that they computed."""
-    shard: bool = False
-    """With several processes, each trains a part of the weights only (FSDP), for models that are too large for one; the
-    first also keeps a whole copy on the CPU, to validate with."""
-
-    def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
-        if self.steps is self.epochs is self.minutes is None:
-            yield Problem("steps", "training needs a budget; set steps, epochs or minutes, or several of them")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe(Config):
+class _Recipe(Config):
     """The contents of a recipe file."""
 
     run: str = "runs/regard"
@@ -155,32 +32,65 @@ class Recipe(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto: on a graphics card, if there is one."""
     init: str | None = None
-    """The model that weights and tokenizer are taken from. Written as `model.init`."""
-    data: DataConfig
-    tokenizer: TokenizerConfig
-    model: library.ModelConfig
+    """The model that weights and codecs are taken from. Written as `model.init`."""
     train: TrainConfig
+
+    @property
+    def codecs(self) -> dict[str, CodecConfig]:
+        """The codecs that the recipe describes, by slot."""
+        return {slot: config for slot in systems.slots() if (config := getattr(self, slot)) is not None}
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""
-        kind, known = self.model.kind, MODELS[self.data.kind]
+        recipe: Any = self
+        kind, known = recipe.model.kind, [each.name for each, _ in systems.trained_on(type(recipe.data))]
         if kind not in known:
-            yield Problem("model.kind", f"data of kind '{self.data.kind}' are for {' or '.join(known)}", kind)
-        known = READS.get(kind, ("bpe", "unigram"))
-        if self.tokenizer.kind not in known:
-            yield Problem("tokenizer.kind", f"a model of kind '{kind}' reads {' or '.join(known)}", self.tokenizer.kind)
-        elif not isinstance(self.tokenizer, WordsConfig | CharactersConfig):
-            for name in ("vocab_size", "source_vocab_size"):
-                size = getattr(self.model, name, None)
-                if size is not None and size != self.tokenizer.vocab_size and self.init is None:
-                    text = f"differs from tokenizer.vocab_size = {self.tokenizer.vocab_size}; leave it out"
-                    yield Problem(f"model.{name}", text, size)
-            pad_id = getattr(self.model, "pad_id", subword.PAD)
-            if pad_id != subword.PAD and self.init is None:
-                yield Problem("model.pad_id", f"the tokenizer pads with {subword.PAD}; leave it out", pad_id)
+            yield Problem("model.kind", f"data of kind '{recipe.data.kind}' are for {' or '.join(known)}", kind)
+        read: dict[str, list[str]] = {}
+        for configs in systems.system(kind).codecs.values():
+            for config in configs:
+                read.setdefault(config.codec.slot, []).extend(_kinds(config))
+        for slot in read.keys() - self.codecs.keys():
+            yield Problem(slot, "is required and missing; add it")
+        for slot, codec in self.codecs.items():
+            if slot not in read:
+                yield Problem(slot, f"a model of kind '{kind}' has none; leave it out")
+            elif codec.kind not in read[slot]:  # type: ignore[attr-defined]
+                text = f"a model of kind '{kind}' reads {' or '.join(dict.fromkeys(read[slot]))}"
+                yield Problem(f"{slot}.kind", text, codec.kind)  # type: ignore[attr-defined]
+            elif codec.is_known and self.init is None:
+                for name, size in codec.expected().items():
+                    if (given := getattr(recipe.model, name, size)) != size:
+                        yield Problem(f"model.{name}", f"differs from {slot}.{name} = {size}; leave it out", given)
 
 
-def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
+def _kinds(config: type[CodecConfig]) -> tuple[str, ...]:
+    """The kinds of a config, of which it may have several."""
+    hint = next(field for field in dataclasses.fields(config) if field.name == "kind").type  # type: ignore[arg-type]
+    return tuple(hint.__args__)  # type: ignore[union-attr]
+
+
+def _one_of(configs: Sequence[type[Config]]) -> Any:
+    """A config of any of these kinds."""
+    return Annotated[Union[tuple(configs)], Field(discriminator="kind")] if len(configs) > 1 else configs[0]  # noqa: UP007
+
+
+_DERIVED: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+    ("data", _one_of(systems.data_configs())),
+    ("model", _one_of(systems.model_configs())),
+    *((slot, _one_of(configs) | None, dataclasses.field(default=None)) for slot, configs in systems.slots().items()),
+]
+Recipe: Any = dataclasses.make_dataclass(
+    "Recipe",
+    _DERIVED,
+    bases=(_Recipe,),
+    frozen=True,
+    kw_only=True,
+    namespace={"__doc__": _Recipe.__doc__, "__module__": __name__},
+)
+
+
+def read(name: str, overrides: Sequence[str] = ()) -> Any:
     """The recipe of that name, or in the file of that path, with overrides such as `model.heads=8` applied."""
     path = find(name)
     file = read_toml(path)
@@ -191,39 +101,48 @@ def read(name: str, overrides: Sequence[str] = ()) -> Recipe:
         # a task of GLUE is a run of its own, unless another name is given
         task = data.pop("task")
         data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
-    text, model = data.get("tokenizer", {}), data.get("model", {})
-    if isinstance(text, dict) and isinstance(model, dict):
+    model, slots = data.get("model", {}), systems.slots()
+    if isinstance(model, dict) and all(isinstance(data.get(slot, {}), dict) for slot in slots):
         data["model"] = model = _without_shape(model, given.get("model", {}))
         if "head" in model:
             raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
             asked = data if "init" in file.get("model", {}) else given
-            vain = [*{"tokenizer"} & asked.keys(), *(f"model.{key}" for key in {"preset"} & asked["model"].keys())]
+            vain = [*(slot for slot in slots if slot in asked)]
+            vain += [f"model.{key}" for key in {"preset"} & asked["model"].keys()]
             if vain:
                 why = "comes with the model of model.init; leave it out"
                 raise ConfigError([Problem(key, why) for key in vain], str(path))
-            data = {**data, **_initial(asked["model"], path)}
+            data = {**{key: value for key, value in data.items() if key not in slots}, **_initial(asked["model"], path)}
         else:
-            text.setdefault("kind", BytesConfig.kind)
-            if text["kind"] == "words":
-                # the least there can be, until the data have been read
-                model = {"sizes": [2, 2, 2], "labels": ["", "_"], **model}
-            elif text["kind"] == "characters":
-                model = {"vocab_size": 1, **model}
-            else:
-                # a model has the vocabulary of its tokenizer
-                size = text.get("vocab_size", BytesConfig.vocab_size)
-                model.setdefault("vocab_size", size)
-                if text.get("joint") is False:
-                    model.setdefault("source_vocab_size", size)
-            data = {**data, "tokenizer": text, "model": model}
+            data["model"] = {**_expected(data), **model}
     return parse(Recipe, data, str(path))
+
+
+def _expected(data: dict[str, Any]) -> dict[str, Any]:
+    """What codecs and tasks say of the model: the size of a vocabulary; what only data can tell, for the time being."""
+    found: dict[str, Any] = {}
+    for slot, configs in systems.slots().items():
+        if slot in data:
+            data[slot].setdefault("kind", _kinds(configs[0])[0])
+            for config in configs:
+                if data[slot]["kind"] in _kinds(config):
+                    try:
+                        found |= parse(config, data[slot]).expected()
+                    except ConfigError:
+                        continue  # which is told when all of the recipe is read
+    kinds = data.get("data", {}).get("kind"), data["model"].get("kind")
+    for config_ in systems.data_configs():
+        for each, task in systems.trained_on(config_):
+            if (config_.kind, each.name) == kinds:  # type: ignore[attr-defined]
+                found |= task.unknown
+    return found
 
 
 def _without_shape(model: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's model without the shape that the file spells out, if another one is asked for by its name."""
-    kinds = {kind.kind: kind for kind in get_args(library.AnyModelConfig)}
+    kinds: dict[Any, type[Config]] = {each.name: each.model for each in systems.SYSTEMS}
     presets = kinds[model["kind"]].presets if "preset" in asked and model.get("kind") in kinds else {}
     shape = {key for preset in presets.values() for key in preset}
     return {key: value for key, value in model.items() if key in asked or key not in shape}
@@ -237,18 +156,45 @@ def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
     contents = library.read(init)
     changes = {key: value for key, value in model.items() if key != "init"}
     known = json.loads(contents.config.to_json())
-    return {"init": init, "tokenizer": _tokenizer(contents), "model": {**known, **changes}}
+    return {"init": init, **_codecs(contents), "model": {**known, **changes}}
 
 
-def _tokenizer(contents: library.Contents) -> dict[str, Any]:
-    """What the tokenizer of a model is like."""
-    config = contents.config
-    if isinstance(config, TaggerConfig):
-        return {"kind": "words"}
-    if isinstance(config, BertConfig):
-        return {"kind": "wordpiece", "vocab_size": config.vocab_size}
-    if isinstance(contents.tokenizers[0], Characters):
-        return {"kind": "characters"}
-    if isinstance(config, Gpt2Config):
-        return {"kind": "byte_pairs", "vocab_size": config.vocab_size}
-    return {"kind": "bpe", "vocab_size": config.vocab_size, "joint": config.source_vocab_size is None}
+def _codecs(contents: library.Contents) -> dict[str, Any]:
+    """What the codecs of a model are like, by slot."""
+    found: dict[str, Any] = {}
+    for role, codec in contents.codecs.items():
+        for config in contents.system.codecs[role]:
+            if config.codec is type(codec) and codec.slot not in found:
+                same = [other for other in contents.codecs.values() if other.slot == codec.slot]
+                found[codec.slot] = json.loads(config.of(same).to_json())
+    return found
+
+
+def job(recipe: Any) -> Job:
+    """A recipe as the engine takes it."""
+    each, task = next(
+        (each, task) for each, task in systems.trained_on(type(recipe.data)) if each.name == recipe.model.kind
+    )
+    start = None
+    if recipe.init:
+        contents = library.read(recipe.init)
+        load = partial(library.begin_with, task=task.name, contents=contents)
+        start = Start(library.fingerprint(recipe.init), contents.codecs, load)
+    return Job(
+        recipe=recipe,
+        run=Path(recipe.run),
+        seed=recipe.seed,
+        threads=recipe.threads,
+        device=recipe.device,
+        train=recipe.train,
+        data=recipe.data,
+        model=recipe.model,
+        codecs={role: recipe.codecs[configs[0].codec.slot] for role, configs in each.codecs.items()},
+        prepare=task,
+        start=start,
+    )
+
+
+def training(recipe: Any, report: Report) -> Training:
+    """A recipe, ready to be trained."""
+    return Training(job(recipe), report)

@@ -16,7 +16,7 @@ from regard.cli.main import app
 def model(request, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models") / request.param
     made = gpt2(TOKENIZERS[request.param]).float()
-    library.save(folder, made.config, library.tensors(made), (TOKENIZERS[request.param],), "")
+    library.save(folder, made.config, library.tensors(made), {"text": TOKENIZERS[request.param]}, "")
     return folder
 
 

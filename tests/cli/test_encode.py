@@ -32,10 +32,10 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for name, head in HEADS.items():
         model = bert(head).float()
-        library.save(folder / name, model.config, library.tensors(model), (TOKENIZER,), "")
+        library.save(folder / name, model.config, library.tensors(model), {"text": TOKENIZER}, "")
     words = Words.learn([text.split() for text in TEXTS], least=1)
-    tagger = randomise(TaggerConfig(sizes=words.sizes, labels=("NOUN", "VERB"), width=8).build()).float()
-    library.save(folder / "tagger", tagger.config, library.tensors(tagger), (words,), "")
+    tagger = randomise(TaggerConfig(sizes=words.sizes()["sizes"], labels=("NOUN", "VERB"), width=8).build()).float()
+    library.save(folder / "tagger", tagger.config, library.tensors(tagger), {"text": words}, "")
     return folder
 
 

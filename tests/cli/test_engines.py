@@ -23,7 +23,7 @@ def model(tmp_path_factory) -> Path:
     head = ClassificationHead(labels=("bad", "good"))
     # as it is before training, which 8 bits do little to
     fresh = BertConfig(vocab_size=TOKENIZER.vocab_size, width=64, heads=2, ff_width=128, layers=1, head=head).build()
-    library.save(folder, fresh.config, library.tensors(fresh), (TOKENIZER,), "")
+    library.save(folder, fresh.config, library.tensors(fresh), {"text": TOKENIZER}, "")
     return folder
 
 

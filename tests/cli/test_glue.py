@@ -35,7 +35,7 @@ def folder(tmp_path_factory) -> Path:
     """What the command leaves behind after MNLI and STS-B: `glue.json`, `runs` and `out`."""
     folder = tmp_path_factory.mktemp("glue")
     model = bert(NoHead()).float()
-    library.save(folder / "plain", model.config, library.tensors(model), (TOKENIZER,), "")
+    library.save(folder / "plain", model.config, library.tensors(model), {"text": TOKENIZER}, "")
     pair = "sentence1|sentence2"
     labelled = [f"{text}|food|{ENTAILMENT[i % 3]}" for i, text in enumerate(TEXTS)]
     for name in ("train", "dev_matched"):

@@ -37,14 +37,14 @@ def test_every_word_has_numbers_of_the_vocabularies_and_none_is_padding(sentence
     assert [rows.shape for rows in encoded] == [(len(sentence), 3) for sentence in sentences]
     for rows in encoded:
         assert (rows > PAD).all()
-        assert (rows < WORDS.sizes).all()
+        assert (rows < WORDS.sizes()["sizes"]).all()
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=5), max_size=4))
 def test_each_number_stands_for_one_thing(sentences) -> None:
     learnt = Words.learn(sentences, least=1)
     (rows,) = learnt.encode([[word for sentence in sentences for word in sentence]])
-    assert all(set(column) == set(range(2, size)) for column, size in zip(rows.T, learnt.sizes, strict=True))
+    assert all(set(column) == set(range(2, size)) for column, size in zip(rows.T, learnt.sizes()["sizes"], strict=True))
 
 
 def test_the_order_of_the_sentences_does_not_matter() -> None:

@@ -40,7 +40,9 @@ TOLERANCE = 2e-5
 
 def save(folder: Path, model: Any, *tokenizers: Any) -> str:
     model = model.float()
-    library.save(folder, model.config, library.tensors(model), tokenizers, "")
+    roles = ("text",) if len(tokenizers) == 1 else ("source", "target")
+    codecs = dict(zip(roles, tokenizers, strict=True))
+    library.save(folder, model.config, library.tensors(model), codecs, "")
     return str(folder)
 
 

@@ -30,7 +30,7 @@ HEADS: dict[str, AnyHead] = {
 
 def save(folder: Path, head: AnyHead, **changes: Any) -> str:
     model = bert(head, **changes).float()
-    library.save(folder, model.config, library.tensors(model), (TOKENIZER,), "")
+    library.save(folder, model.config, library.tensors(model), {"text": TOKENIZER}, "")
     return str(folder)
 
 
@@ -72,7 +72,9 @@ def test_what_differs_is_refused_and_nothing_is_written(tmp_path: Path, monkeypa
 def test_other_models_and_eight_bits_are_refused(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train("bpe", 280, TEXTS)
     model = lively(TransformerConfig(vocab_size=tokenizer.vocab_size, width=8, heads=2, ff_width=8).build()).float()
-    library.save(tmp_path / "mine", model.config, library.tensors(model), (tokenizer, tokenizer), "")
+    library.save(
+        tmp_path / "mine", model.config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, ""
+    )
     with pytest.raises(ValueError, match="of kind 'transformer' are not exported to ONNX; those of kind 'bert' are"):
         library.convert(str(tmp_path / "mine"), f"onnx:{tmp_path / 'out'}")
     with pytest.raises(ValueError, match="only exports for CTranslate2 are quantized, and onnx:out is none"):

@@ -52,7 +52,7 @@ def test_tags_that_a_word_alone_tells_are_read_off_any_layer() -> None:
 
 
 def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
-    library.save(tmp_path / "m", ENCODER.model.config, library.tensors(ENCODER.model), (TOKENIZER,), "")
+    library.save(tmp_path / "m", ENCODER.model.config, library.tensors(ENCODER.model), {"text": TOKENIZER}, "")
     rows = [
         "\n".join(f"{i}\t{w}\t_\t{t}" + "\t_" * 6 for i, (w, t) in enumerate(zip(*s, strict=True), start=1))
         for s in SENTENCES

@@ -36,7 +36,8 @@ TEXTS = ["The child eats bread.", "é 日日 Bread stones", "", "[MASK] eating  
 @kinds
 def test_out_and_in_again_nothing_has_changed(kind, tmp_path: Path) -> None:
     ours = make_ours(HEADS[kind][0], dropout=0.2, segments=3, activation="swish")
-    config, weights, tokenizer = bert.read(write_ours(tmp_path / "hf", ours))
+    config, weights, codecs = bert.read(write_ours(tmp_path / "hf", ours))
+    tokenizer = codecs["text"]
     assert config == ours.config
     assert_same_tensors(weights, ours.state_dict())
     assert tokenizer.encode(TEXTS) == wordpiece().encode(TEXTS)
@@ -260,7 +261,7 @@ def test_files_that_are_missing_or_damaged_are_named(folder: Path) -> None:
 def test_a_vocabulary_larger_than_the_table_or_far_smaller_is_refused(
     folder: Path,
 ) -> None:
-    assert bert.read(folder)[2].vocab_size == 21  # for 24 vectors
+    assert bert.read(folder)[2]["text"].vocab_size == 21  # for 24 vectors
     (folder / "vocab.txt").write_text("\n".join([*TOKENS, "b", "c", "d", "f"]))
     assert_refused(folder, "its tokenizer has 25 tokens, its model's table 24 rows")
     (folder / "vocab.txt").write_text("\n".join(TOKENS[:11]))
@@ -307,9 +308,9 @@ def test_the_tokenizer_s_file_alone_puts_special_tokens_around_sentences(tmp_pat
 def test_a_vocabulary_alone_reads_like_the_tokenizer(settings, tmp_path: Path) -> None:
     ours = wordpiece(**settings)
     folder = write_ours(tmp_path / "hf", make_ours(NoHead()), ours)
-    assert bert.read(folder)[2].encode(TEXTS) == ours.encode(TEXTS)
+    assert bert.read(folder)[2]["text"].encode(TEXTS) == ours.encode(TEXTS)
     (folder / "tokenizer.json").unlink()
-    assert bert.read(folder)[2].encode(TEXTS) == ours.encode(TEXTS)
+    assert bert.read(folder)[2]["text"].encode(TEXTS) == ours.encode(TEXTS)
 
 
 @pytest.mark.parametrize("key", bert.NORMALIZER)

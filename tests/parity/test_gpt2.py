@@ -64,7 +64,7 @@ def open_theirs(folder: Path, name: str = "GPT2LMHeadModel") -> Any:
 
 def write_ours(folder: Path, model: Gpt2) -> Path:
     folder.mkdir()
-    gpt2.write(folder, model.config, model.state_dict(), TOKENIZER)
+    gpt2.write(folder, model.config, model.state_dict(), {"text": TOKENIZER})
     return folder
 
 

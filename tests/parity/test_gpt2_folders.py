@@ -33,7 +33,7 @@ def write_ours(folder: Path, tokenizer: TextTokenizer = TOKENIZER) -> dict[str, 
     """Writes a model with random weights, which are given back."""
     weights = randomise(CONFIG.build()).float().state_dict()
     folder.mkdir()
-    gpt2.write(folder, CONFIG, weights, tokenizer)
+    gpt2.write(folder, CONFIG, weights, {"text": tokenizer})
     return weights
 
 
@@ -60,7 +60,8 @@ def folder(original: Path, tmp_path: Path) -> Path:
 
 def test_out_and_in_again_nothing_has_changed(tmp_path: Path) -> None:
     weights = write_ours(tmp_path / "hf")
-    config, again, tokenizer = gpt2.read(tmp_path / "hf")
+    config, again, codecs = gpt2.read(tmp_path / "hf")
+    tokenizer = codecs["text"]
     assert config == CONFIG
     assert_same_tensors(again, weights)
     assert tokenizer.encode(TEXTS) == TOKENIZER.encode(TEXTS)
@@ -71,7 +72,8 @@ def test_out_and_in_again_nothing_has_changed(tmp_path: Path) -> None:
 
 
 def test_what_they_write_is_read_as_what_we_wrote(original: Path) -> None:
-    config, weights, tokenizer = gpt2.read(original)
+    config, weights, codecs = gpt2.read(original)
+    tokenizer = codecs["text"]
     ours = gpt2.read(original.parent / "ours")
     assert config == ours[0]
     assert_same_tensors(weights, ours[1])
@@ -188,13 +190,13 @@ def test_a_vocabulary_and_its_pairs_alone_read_like_the_tokenizer(names, tmp_pat
     (folder / "tokenizer.json").unlink()
     for written, name in zip(FILES[0], names, strict=True):
         (folder / written).rename(folder / name)
-    tokenizer = gpt2.read(folder)[2]
+    tokenizer = gpt2.read(folder)[2]["text"]
     assert tokenizer.encode(TEXTS) == TOKENIZER.encode(TEXTS)
     assert (tokenizer.vocab_size, tokenizer.end, tokenizer.begin) == (270, TOKENIZER.end, TOKENIZER.begin)
 
 
 def test_a_vocabulary_larger_than_the_table_is_refused_and_a_little_smaller_one_is_not(folder: Path) -> None:
-    assert gpt2.read(folder)[2].vocab_size == 270  # for 272 vectors
+    assert gpt2.read(folder)[2]["text"].vocab_size == 270  # for 272 vectors
     larger = BytePairs.train(273, ["the child eats the bread, the child eats the stone and the stone"])
     assert larger.vocab_size == 273
     larger.save(folder / "tokenizer.json")
@@ -251,7 +253,8 @@ def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
     assert [theirs(text)["input_ids"] for text in texts] == ours.encode(texts)
     assert [theirs.decode(tokens) for tokens in ours.encode(texts)] == texts
     assert len(theirs) == ours.vocab_size
-    config, again, tokenizer = gpt2.read(tmp_path / "hf")
+    config, again, codecs = gpt2.read(tmp_path / "hf")
+    tokenizer = codecs["text"]
     assert config == CONFIG
     assert_same_tensors(again, weights)
     assert isinstance(tokenizer, Characters)

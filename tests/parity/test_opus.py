@@ -239,7 +239,7 @@ def native(tmp_path: Path, **changes: Any) -> Path:
     )
     torch.manual_seed(1)
     model = randomise(config.build()).float()
-    library.save(tmp_path / "native", config, library.tensors(model), (tokenizer, tokenizer), "")
+    library.save(tmp_path / "native", config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, "")
     return tmp_path / "native"
 
 

@@ -16,7 +16,9 @@ from texts import TEXTS, TOKENIZER, bert
 SENTENCES = [text.split() for text in TEXTS]
 WORDS = Words.learn(SENTENCES, least=1)
 PIECES = PieceTagger(bert(TaggingHead(labels=("N", "V", "X"))), TOKENIZER)
-WHOLE = WordTagger(randomise(TaggerConfig(sizes=WORDS.sizes, labels=("N", "V", "X"), width=8).build()), WORDS)
+WHOLE = WordTagger(
+    randomise(TaggerConfig(sizes=WORDS.sizes()["sizes"], labels=("N", "V", "X"), width=8).build()), WORDS
+)
 
 
 @pytest.mark.parametrize("tagger", [PIECES, WHOLE], ids=["bert", "rnn"])

@@ -25,9 +25,10 @@ atexit.register(lambda: torch.distributed.is_initialized() and os._exit(3))
 torch.set_default_dtype(torch.float64)
 from rich.console import Console
 from regard.recipe import read
+from regard.recipe import training as training_of
 from regard.training.loop import Training
 from regard.training.report import Report
-Training(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
+training_of(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
 """
 SHARD = "train.shard=true"
 SMALL = [

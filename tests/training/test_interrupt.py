@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.training import checkpoint
+from regard.store import checkpoint
 from regard.training.interrupt import Interrupted, Interrupts
 from regard.training.loop import Training
 from runs import finish, start, weights

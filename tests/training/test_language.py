@@ -16,6 +16,7 @@ from regard.codecs.gpt2 import BytePairs, Characters
 from regard.config import ConfigError
 from regard.evaluation.language import score
 from regard.recipe import read
+from regard.recipe import training as training_of
 from regard.tasks.completion import Completer
 from regard.training.loop import Training
 from regard.training.report import Report
@@ -34,7 +35,7 @@ def text(tmp_path_factory) -> Path:
 def start(name: str, run: Path, *changes: str, console: Console | None = None) -> Training:
     begins = any(change.startswith("model.init") for change in changes)  # its shape comes with it
     small = [change for change in SMALL if not (begins and change.startswith("model"))]
-    return Training(read(name, [f"run={run}", *small, *changes]), Report(console or Console(quiet=True)))
+    return training_of(read(name, [f"run={run}", *small, *changes]), Report(console or Console(quiet=True)))
 
 
 def log_of(run: Path) -> list[dict]:

@@ -20,7 +20,8 @@ from helpers import assert_same
 from regard import library
 from regard.data.parallel import pair_batch
 from regard.recipe import read
-from regard.training import checkpoint
+from regard.recipe import training as training_of
+from regard.store import checkpoint
 from regard.training.loop import Training
 from regard.training.report import Report
 from runs import SMALL, finish, own_text, recipe, start, weights
@@ -41,7 +42,7 @@ def die_at(training: Training, step: int) -> None:
 
 def test_a_run_leaves_what_it_promises(straight: Path) -> None:
     assert {path.name for path in straight.iterdir()} == {
-        "recipe.json", "text.json", "tokenizer.json", "log.jsonl", "checkpoints", "model", "last", "curves.png",
+        "recipe.json", "text.json", "codecs", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
     assert len(list((straight / "checkpoints").iterdir())) == 2
     log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
@@ -88,7 +89,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(straight: Pa
     newest = max((run / "checkpoints").iterdir()) / "tensors.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
     console = Console(record=True, file=io.StringIO())
-    training = Training(recipe(run), Report(console))
+    training = training_of(recipe(run), Report(console))
     assert "tensors.safetensors: damaged" in console.export_text().replace("\n", "")
     assert training.state.step == 7
     training.train()
@@ -257,7 +258,7 @@ def test_low_precision_trains_other_models_too(tmp_path: Path, name) -> None:
     data.write_text("".join(f"one two {i}\tuno dos {i}\n" for i in range(60)))
     small = ["tokenizer.vocab_size=300", "model.width=16", "train.steps=2", "train.batch_tokens=200", "threads=1"]
     changes = [f"data.train={data}", f"run={tmp_path / 'run'}", "train.precision=bfloat16"]
-    training = Training(read(name, [*small, *changes]), Report(Console(quiet=True)))
+    training = training_of(read(name, [*small, *changes]), Report(Console(quiet=True)))
     training.train()
     assert training.state.step == 2
 
@@ -317,7 +318,7 @@ def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: P
 
 
 def test_a_few_pairs_are_enough_to_begin_with(tmp_path: Path) -> None:
-    training = Training(own_text(tmp_path, 3), Report(Console(quiet=True)))
+    training = training_of(own_text(tmp_path, 3), Report(Console(quiet=True)))
     assert len(training.task.valid_pairs) == 1
 
 
@@ -325,7 +326,7 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
     own = own_text(tmp_path, 60)
     with (tmp_path / "mine.tsv").open("a") as file:
         file.write(f"{'word ' * 200}\tword\nword\t\n")
-    Training(own, Report(Console(quiet=True)))
+    training_of(own, Report(Console(quiet=True)))
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert lines == [
         {"step": 0, "pairs": "training", "kept": 57, "empty": 1, "long": 1},
@@ -336,4 +337,4 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
 def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
     changes = ["model.positions=learned", "model.context=4"]
     with pytest.raises(ValueError, match=r"a text of \d+ tokens, its end included, is more than the model can take, 4"):
-        Training(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))
+        training_of(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

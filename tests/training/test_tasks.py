@@ -15,6 +15,7 @@ from regard import library
 from regard.config import ConfigError
 from regard.data.glue import TASKS
 from regard.recipe import read
+from regard.recipe import training as training_of
 from regard.tasks.classification import Classifier
 from regard.tasks.pretraining import Guesser
 from regard.tasks.tagging import PieceTagger, WordTagger
@@ -58,7 +59,7 @@ def data(tmp_path_factory) -> Path:
 
 
 def start(name: str, run: Path, *changes: str) -> Training:
-    return Training(read(name, [f"run={run}", *changes]), Report(Console(quiet=True)))
+    return training_of(read(name, [f"run={run}", *changes]), Report(Console(quiet=True)))
 
 
 def log(run: Path) -> list[dict]:
@@ -169,7 +170,7 @@ def test_a_model_to_begin_with_that_has_changed_is_noticed(data: Path, pretraine
     start("bert/glue", tmp_path / "run", *changes).train()
     other = {name: tensor + 1 for name, tensor in load_file(tmp_path / "model/model.safetensors").items()}
     contents = library.read(str(tmp_path / "model"))
-    library.save(tmp_path / "model", contents.config, other, contents.tokenizers, "")
+    library.save(tmp_path / "model", contents.config, other, contents.codecs, "")
     with pytest.raises(ValueError, match="has changed since it began"):
         start("bert/glue", tmp_path / "run", *changes)
 
@@ -281,5 +282,5 @@ def test_texts_longer_than_the_model_are_refused_at_the_start(data: Path, tmp_pa
 def test_positions_that_are_never_trained_are_told_of(data: Path, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     recipe = read("bert/pretrain", [*SMALL, f"run={tmp_path}/run", f"data.text={data}/*.txt", "data.longest=32"])
-    Training(recipe, Report(console))
+    training_of(recipe, Report(console))
     assert "positions from 32 to 127 are never trained; set model.context=32" in console.file.getvalue()

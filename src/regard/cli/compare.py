@@ -28,12 +28,11 @@ def compare(
     """
     from regard.data.text import pairs
     from regard.evaluation import bleu
-    from regard.library import load_as
-    from regard.tasks.translation import Translator
+    from regard.library import load_for
 
     tests = list(pairs(source, reference))
     sources = [text for text, _ in tests]
-    translators = (load_as(Translator, model, "translate") for model in (first, second))
+    translators = (load_for("compare", model) for model in (first, second))
     one, other = (
         [best[0].text for best in translator.translate(sources, beam=beam, penalty=penalty)]
         for translator in translators

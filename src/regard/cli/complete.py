@@ -64,8 +64,7 @@ def complete(
         regard complete --model runs/gpt2 --beam 4 --n-best 3 --tokens 20 --json < prompt.txt
     """
     from regard.data.text import decoded
-    from regard.library import load_as
-    from regard.tasks.completion import Completer
+    from regard.library import load_for
 
     stops = [re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text) for text in stop or ()]
     draws: dict[str, Any] = {
@@ -86,7 +85,7 @@ def complete(
         raise RegardError(
             f"--{next(iter(drawn)).replace('_', '-')} is for texts that are drawn; leave it or --beam out"
         )
-    completer = load_as(Completer, model, "go on with texts")
+    completer = load_for("complete", model)
     if prompt is None:
         prompt = "\n".join(decoded(sys.stdin.buffer, "standard input"))
     if overflow == "slide" and completer.slides(prompt, tokens):

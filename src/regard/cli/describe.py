@@ -41,7 +41,7 @@ def describe(
         "positions": list(position_modules(model)),
         "config": dataclasses.asdict(config),
     }
-    if whole.tokenizer.kind in ("words", "characters") and not whole.init:
+    if not whole.init and not all(codec.is_known for codec in whole.codecs.values()):
         about = "its vocabulary comes with the data; what is counted here is the smallest that there can be"
         typer.echo(f"regard: {about}", err=True)
     if as_json:

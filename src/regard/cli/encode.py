@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -38,12 +38,11 @@ def classify(
 
         regard classify --model runs/sst2 < reviews.txt
     """
-    from regard.library import load_as
-    from regard.tasks.classification import Classifier
+    from regard.library import load_for
 
     if second is not None and not texts:
         raise RegardError("--second goes with texts on the command line; in standard input, a tab parts two texts")
-    classifier = load_as(Classifier, model, "classify")
+    classifier = load_for("classify", model)
     cut = 0
     for chunk in _chunks(texts):
         pairs = [(text, second) if texts else _parted(text) for text in chunk]
@@ -70,10 +69,10 @@ def tag(model: MustModel, texts: Texts = None, as_json: AsJson = False) -> None:
 
         regard tag --model runs/tagger --json < sentences.txt
     """
-    from regard.library import load_as
-    from regard.tasks.tagging import PieceTagger, WordTagger, words
+    from regard.library import load_for
+    from regard.tasks.tagging import words
 
-    tagger: Any = load_as((PieceTagger, WordTagger), model, "tag words")
+    tagger = load_for("tag", model)
     cut = 0
     for chunk in _chunks(texts):
         sentences = [words(text) for text in chunk]
@@ -121,14 +120,13 @@ def embed(
     """
     from regard.data.text import lines
     from regard.folders import expect_parent
-    from regard.library import load_as
-    from regard.tasks.encoding import Encoder
+    from regard.library import load_for
 
     if output is not None and output.suffix not in (".npy", ".json", ".parquet"):
         raise RegardError(f"{output}: write to .npy, .json or .parquet")
     if output is not None:
         expect_parent(output)
-    encoder = load_as(Encoder, model, "read texts", engine)
+    encoder = load_for("embed", model, engine)
     texts = list(lines(file)) if file is not None else [text for chunk in _chunks(None) for text in chunk]
     chosen = _layers(layers, encoder.model.config.layers + 1)
     vectors_ND = encoder.embed(texts, layers=chosen, join=join, pool=pool, normalise=normalise)

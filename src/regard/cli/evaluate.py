@@ -186,9 +186,8 @@ def _tagged(tagger: "PieceTagger | WordTagger", data: Path, column: "Column", as
 
 def _scored(completer: "Completer", text: Path, as_json: bool) -> None:
     from regard.data.text import running
-    from regard.evaluation.language import score
 
-    scores = score(completer.model, completer.tokenizer, "".join(running(text)))
+    scores = completer.measure("".join(running(text)))
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scores)))
     else:
@@ -213,11 +212,10 @@ def score(
         regard score runs/mine --source test.en --target test.de --align --json
     """
     from regard.data.text import pairs
-    from regard.library import load_as
-    from regard.tasks.translation import Translator
+    from regard.library import load_for
 
     tests = list(pairs(source, target))
-    translator = load_as(Translator, model, "translate")
+    translator = load_for("score", model)
     sources, targets = [one for one, _ in tests], [other for _, other in tests]
     scores = translator.score(sources, targets)
     alignments = translator.align(sources, targets) if align else [None] * len(tests)

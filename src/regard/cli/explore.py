@@ -34,11 +34,8 @@ def explore(
         from regard.serve.app import serve
     except ImportError:
         raise RegardError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
-    from regard.library import load_as
+    from regard.library import load
     from regard.serve.explorer import Explorer
-    from regard.tasks.completion import Completer
-    from regard.tasks.encoding import Encoder
-    from regard.tasks.translation import Translator
 
     def ready(url: str) -> None:
         typer.echo(f"The explorer is at {url} (Ctrl-C ends it)")
@@ -46,5 +43,5 @@ def explore(
             # beside the server, which a browser of the terminal waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    subject: Any = load_as((Translator, Encoder, Completer), model, "look at anything")
+    subject: Any = load(model)
     serve(Explorer(subject, Path(model).name, text), host, port, ready)

@@ -118,11 +118,10 @@ def _tried(run: Path, data: Path, task: str) -> dict[str, float]:
 
 def _said(run: Path, path: Path, examples: "list[Example]") -> Any:
     """What the best model of a run says of the examples of a file; how many were too long is told."""
-    from regard.library import load_as
-    from regard.tasks.classification import Classifier
+    from regard.library import load_for
 
     texts, seconds = [example.text for example in examples], [example.second for example in examples]
-    verdicts = load_as(Classifier, str(run), "classify").classify(texts, seconds)
+    verdicts = load_for("classify", str(run)).classify(texts, seconds)
     if cut := sum(verdict.cut for verdict in verdicts):
         typer.echo(f"{path}: {cut:,} of {len(texts):,} texts are too long and were cut", err=True)
     return [verdict.said for verdict in verdicts]
@@ -133,11 +132,10 @@ def _tuned(model: str, task: str, data: Path, run: Path, seed: int, overrides: l
     from rich.console import Console
 
     from regard import recipe
-    from regard.training.loop import Training
     from regard.training.report import Report
 
     asked = [f"task={task}", f"seed={seed}", f'data.folder="{data}"', f'model.init="{model}"', f'run="{run}"']
-    training = Training(recipe.read("bert/glue", [*asked, *overrides]), Report(Console(stderr=True)))
+    training = recipe.training(recipe.read("bert/glue", [*asked, *overrides]), Report(Console(stderr=True)))
     training.train()
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
     return min((line for line in lines if "valid_loss" in line), key=training.task.worth)

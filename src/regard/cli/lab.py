@@ -36,14 +36,13 @@ def layers(
 
     from regard.data.conllu import sentences
     from regard.lab.layers import study
-    from regard.library import load_as
-    from regard.tasks.encoding import Encoder
+    from regard.library import load_for
 
     if output is not None:
         from regard.explain import figures
 
         figures.expect_format(output)
-    encoder = load_as(Encoder, model, "read texts")
+    encoder = load_for("embed", model)
     found = study(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
     if output is not None:
         figures.save(figures.bars(found, "words tagged right, %"), output)

@@ -47,12 +47,10 @@ def look(
 
         regard look --model runs/bert "The [MASK] barked."
     """
-    from regard.library import load_as
-    from regard.tasks.completion import Completer
+    from regard.library import load
     from regard.tasks.encoding import Encoder
-    from regard.tasks.translation import Translator
 
-    subject: Any = load_as((Translator, Encoder, Completer), model, "look at anything")
+    subject: Any = load(model)
     seen = subject.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
     if output is None:
         if view != "matrix":

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from regard import __version__
 from regard.cli.compare import compare
 from regard.cli.complete import complete
 from regard.cli.convert import convert
@@ -23,6 +22,7 @@ from regard.cli.recipes import recipes
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError
+from regard.version import __version__
 
 app = typer.Typer(
     name="regard",

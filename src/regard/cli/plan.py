@@ -28,7 +28,7 @@ def plan(
     from regard.training.plan import probe
 
     chosen = recipe.read(name, overrides or [])
-    found = probe(chosen, minutes, seconds)
+    found = probe(recipe.job(chosen), minutes, seconds)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
         return

@@ -33,15 +33,14 @@ def train(
 
     from regard import recipe
     from regard.training.interrupt import Interrupted
-    from regard.training.loop import Training
     from regard.training.report import Report
 
     chosen = recipe.read(name, overrides or [])
-    training = Training(chosen, Report(Console(stderr=True, quiet=bool(int(os.environ.get("RANK", 0))))))
+    training = recipe.training(chosen, Report(Console(stderr=True, quiet=bool(int(os.environ.get("RANK", 0))))))
     try:
         folder = training.train()
     except Interrupted as stopped:
         training.report.say(f"regard: {stopped}")
         raise typer.Exit(stopped.exit_code) from None
     if training.group.is_first:
-        typer.echo(f'{folder}: the model. Try: regard {training.task.verb} --model {chosen.run} "..."')
+        typer.echo(f'{folder}: the model. Try: regard {training.task.verbs[0]} --model {chosen.run} "..."')

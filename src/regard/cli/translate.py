@@ -11,7 +11,7 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.documents import Translated
-    from regard.tasks.translation import Translation
+    from regard.tasks.translation import Translation, Translator
 
 Model = Annotated[str, typer.Option("--model", "-m", help="A run's folder, a model's folder, or a bundled model.")]
 Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
@@ -61,15 +61,14 @@ def translate(
         regard translate --prefix "El niño" "The child picked up a small stone."
     """
     from regard.data.text import decoded
-    from regard.library import load_as
+    from regard.library import load_for
     from regard.tasks.documents import translate_texts
-    from regard.tasks.translation import Translator
 
     draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     given = {name: value for name, value in draws.items() if value is not None}
     if given and not sample:
         raise RegardError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
-    translator = load_as(Translator, model, "translate", engine)
+    translator: Translator = load_for("translate", model, engine)
     lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
     search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
 

@@ -20,6 +20,7 @@ def read_lines(path: Path) -> list[str]:
 class EngineTokenizer:
     """A tokenizer around the library's engine."""
 
+    slot: ClassVar = "tokenizer"
     called: ClassVar = "a tokenizer"
     """In errors."""
 
@@ -46,6 +47,10 @@ class EngineTokenizer:
     def vocab_size(self) -> int:
         """The number of tokens."""
         return self.engine.get_vocab_size()
+
+    def sizes(self) -> dict[str, int]:
+        """The number of tokens."""
+        return {"vocab_size": self.vocab_size}
 
     def names(self, size: int) -> list[str]:
         """The first tokens as the engine writes them; a number that stands for none has a name all the same."""

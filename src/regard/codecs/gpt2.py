@@ -5,14 +5,18 @@ Both give a text back to the letter; `bpe` shows in plain Python what the first 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
 from regard.codecs.bpe import BYTES
 from regard.codecs.engine import EngineTokenizer, read_lines
+from regard.codecs.interface import CodecConfig, Examples, Say
+from regard.config import Positive
 from regard.errors import RegardError
 
 END = "<|endoftext|>"
@@ -21,6 +25,7 @@ VERSION = "#version"  # how a list of pairs may begin
 LETTERS = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), BYTES, strict=True))
 """The byte that each letter stands for in the files of GPT-2, where "Ġ" is a space."""
 NAMED = 5  # unknown characters, in an error
+SAMPLE = 10_000  # pieces of text that a vocabulary is learnt from at most
 
 
 class TextTokenizer(EngineTokenizer):
@@ -102,6 +107,7 @@ class TextTokenizer(EngineTokenizer):
 class BytePairs(TextTokenizer):
     """GPT-2's byte-level BPE: every text has tokens, and none is changed before it is cut."""
 
+    kind: ClassVar = "byte_pairs"
     called: ClassVar = "a tokenizer of GPT-2"
 
     def __init__(self, engine: Engine) -> None:
@@ -181,6 +187,7 @@ class BytePairs(TextTokenizer):
 class Characters(TextTokenizer):
     """Each character that was learned is a token; there are no others."""
 
+    kind: ClassVar = "characters"
     called: ClassVar = "a tokenizer of characters"
 
     def __init__(self, engine: Engine) -> None:
@@ -262,3 +269,48 @@ def _expect_all_bytes(vocabulary: Mapping[str, Any]) -> None:
     """Each byte has a token, so that each text has tokens."""
     if missing := sorted(byte for letter, byte in LETTERS.items() if letter not in vocabulary):
         raise RegardError(f"{len(missing)} of the 256 bytes are no tokens, the first of them {missing[0]:#04x}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharactersConfig(CodecConfig):
+    """Each character of a text by itself."""
+
+    codec: ClassVar = Characters
+    is_known: ClassVar = False
+    kind: Literal["characters"] = "characters"
+
+    def expected(self) -> dict[str, Any]:
+        """One character at least."""
+        return {"vocab_size": 1}
+
+    def learn(self, examples: Examples, _say: Say) -> Characters:
+        """All characters, those of the text to validate with among them."""
+        return Characters.learn(chain(examples.train(), examples.valid()))
+
+    @classmethod
+    def of(cls, _codecs: Sequence[Any]) -> Self:
+        """There is nothing to choose."""
+        return cls()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BytePairsConfig(CodecConfig):
+    """Any text, as bytes that are put together the way GPT-2 does."""
+
+    codec: ClassVar = BytePairs
+    kind: Literal["byte_pairs"] = "byte_pairs"
+    vocab_size: Positive = 8000
+    files: str | None = None
+    """A folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
+    vocabulary is learnt."""
+
+    def expected(self) -> dict[str, Any]:
+        """The size of the vocabulary."""
+        return {"vocab_size": self.vocab_size}
+
+    def learn(self, examples: Examples, say: Say) -> BytePairs:
+        """Pairs from files, or learnt from text."""
+        if self.files:
+            return BytePairs.from_folder(Path(self.files))
+        say(f"learning a vocabulary of {self.vocab_size:,} tokens")
+        return BytePairs.train(self.vocab_size, islice(examples.train(), SAMPLE))

@@ -4,13 +4,17 @@ Text is brought into Unicode's composed form (NFC) and taken as bytes, so that e
 was trained on, and decoding gives it back to the letter.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, ClassVar, Literal, Self
 
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.codecs.engine import EngineTokenizer
+from regard.codecs.interface import SAMPLE, CodecConfig, Examples, Say
+from regard.config import Positive
 from regard.errors import RegardError
 
 Kind = Literal["bpe", "unigram"]
@@ -21,6 +25,8 @@ FOREIGN = "\0"  # before the name of a token that this tokenizer decodes but nev
 
 class Tokenizer(EngineTokenizer):
     """A byte-level tokenizer whose first tokens are padding, beginning and end of a sentence."""
+
+    kind: ClassVar = "subword"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -84,3 +90,32 @@ class Tokenizer(EngineTokenizer):
             name if token in self._silent else self.engine.decoder.decode([name])
             for token, name in zip(tokens, names, strict=True)
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordConfig(CodecConfig):
+    """Any text, as bytes that are put together."""
+
+    codec: ClassVar = Tokenizer
+    kind: Kind = "bpe"
+    vocab_size: Positive = 8000
+    joint: bool = True
+    """One vocabulary for both languages; or else one of this size for each."""
+
+    def expected(self) -> dict[str, Any]:
+        """A joint vocabulary is the target's, which the source shares."""
+        return {"vocab_size": self.vocab_size, **({} if self.joint else {"source_vocab_size": self.vocab_size})}
+
+    def make(self, examples: Mapping[str, Examples], say: Say) -> dict[str, Any]:
+        """A tokenizer for each role, or one for all of them."""
+        say(f"learning a vocabulary of {self.vocab_size:,} tokens")
+        texts = {role: islice(given.train(), SAMPLE) for role, given in examples.items()}
+        if self.joint:
+            together = chain.from_iterable(zip(*texts.values(), strict=True))
+            return dict.fromkeys(texts, Tokenizer.train(self.kind, self.vocab_size, together))
+        return {role: Tokenizer.train(self.kind, self.vocab_size, some) for role, some in texts.items()}
+
+    @classmethod
+    def of(cls, codecs: Sequence[Any]) -> Self:
+        """The kind does not matter any more."""
+        return cls(vocab_size=codecs[-1].vocab_size, joint=codecs[0] is codecs[-1])

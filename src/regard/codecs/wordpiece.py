@@ -5,13 +5,18 @@ spaces are lost, and a word that has no pieces is [UNK].
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.codecs.engine import EngineTokenizer
+from regard.codecs.engine import EngineTokenizer, read_lines
+from regard.codecs.interface import SAMPLE, CodecConfig, Examples, Say
+from regard.config import Positive
 from regard.errors import RegardError
 
 PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -23,6 +28,7 @@ LONGEST_WORD = 100  # letters; a longer word is [UNK]
 class WordPiece(EngineTokenizer):
     """BERT's tokenizer, whose special tokens may have any number: vocabularies differ."""
 
+    kind: ClassVar = "wordpiece"
     called: ClassVar = "a tokenizer of BERT"
 
     def __init__(self, engine: Engine) -> None:
@@ -163,3 +169,30 @@ def _engine(
     )
     engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieceConfig(CodecConfig):
+    """Words in pieces, as BERT reads them."""
+
+    codec: ClassVar = WordPiece
+    kind: Literal["wordpiece"] = "wordpiece"
+    vocab_size: Positive = 8000
+    lowercase: bool = True
+    """Small letters only, without accents."""
+    vocabulary: str | None = None
+    """A file of tokens, one a line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
+
+    def expected(self) -> dict[str, Any]:
+        """The size of the vocabulary."""
+        return {"vocab_size": self.vocab_size}
+
+    def learn(self, examples: Examples, say: Say) -> WordPiece:
+        """Pieces from a file, or learnt from texts."""
+        if self.vocabulary:
+            try:
+                return WordPiece.from_vocabulary(read_lines(Path(self.vocabulary)), lowercase=self.lowercase)
+            except RegardError as error:
+                raise RegardError(f"{self.vocabulary}: {error}") from None
+        say(f"learning a vocabulary of {self.vocab_size:,} tokens")
+        return WordPiece.train(self.vocab_size, islice(examples.train(), SAMPLE), lowercase=self.lowercase)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.config import Config, Problem, parse
+from regard.codecs.interface import CodecConfig, Examples, Say
+from regard.config import Config, Positive, Problem, parse
 from regard.errors import RegardError
 from regard.models.tagger import UNKNOWN
 
@@ -24,6 +25,7 @@ ENDING = 3
 class Words(Config):
     """The vocabularies of the features of a word. In each, 0 is padding and 1 is what is not in it."""
 
+    slot: ClassVar = "tokenizer"
     kind: Literal["words"] = "words"
     words: tuple[str, ...]
     """In small letters."""
@@ -67,10 +69,9 @@ class Words(Config):
         """Writes the vocabularies as one JSON file."""
         path.write_text(self.to_json(), "utf-8")
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> dict[str, tuple[int, ...]]:
         """How many numbers each feature has, padding and unknown among them."""
-        return tuple(UNKNOWN + 1 + len(numbers) for numbers in self._numbers)
+        return {"sizes": tuple(UNKNOWN + 1 + len(numbers) for numbers in self._numbers)}
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[npt.NDArray[np.int64]]:
         """The numbers of each sentence: a row for each word."""
@@ -110,3 +111,27 @@ def shape(word: str) -> str:
     if word.isupper():
         return "ALL"
     return "other" if any(letter.isalnum() for letter in word) else "sign"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsConfig(CodecConfig):
+    """Whole words, as a tagger reads them."""
+
+    codec: ClassVar = Words
+    is_known: ClassVar = False
+    kind: Literal["words"] = "words"
+    least: Positive = 2
+    """A word that was seen less often is unknown."""
+
+    def expected(self) -> dict[str, Any]:
+        """Padding and unknown, for each of the three features."""
+        return {"sizes": [UNKNOWN + 1] * 3}
+
+    def learn(self, examples: Examples, _say: Say) -> Words:
+        """The words of sentences."""
+        return Words.learn(examples.train(), self.least)
+
+    @classmethod
+    def of(cls, _codecs: Sequence[Any]) -> Self:
+        """How often a word was seen is not known any more."""
+        return cls()

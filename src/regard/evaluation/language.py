@@ -5,10 +5,9 @@ bits per byte = Σ −log₂ p(token | tokens before it) / bytes of the text
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from regard.data.batches import Indices
 from regard.data.completion import WindowBatch, pieces, tokenized
 from regard.data.pretraining import IGNORED
 from regard.errors import RegardError
-from regard.tasks.language import loss
 
 BATCH_TOKENS = 4096
 MOST = 700.0  # of which exp is a number
@@ -43,19 +41,20 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MOST else math.inf
 
 
-@torch.no_grad()
-def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
+def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: str, context: int) -> Scores:
     """Asks for every token once, the first one after the token that stands before any text.
 
     Windows overlap by half, so that at least half a context comes before every token, or else all of the text so far.
+
+    Args:
+        loss: the summed loss of a batch.
+        context: the most tokens of a window.
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
         raise RegardError("there is no text to try the model on")
-    device = next(model.parameters()).device
-    batches = overlapping(np.concatenate([[tokenizer.begin], tokens]), model.limit)
     # the sum of a batch is a Python number, which is float64
-    total = sum(float(loss(model, batch.to(device))[1]) for batch in batches)
+    total = sum(loss(batch) for batch in overlapping(np.concatenate([[tokenizer.begin], tokens]), context))
     mean, size = total / len(tokens), len(text.encode())
     return Scores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
 

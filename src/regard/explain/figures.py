@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import matplotlib
 from matplotlib import font_manager
@@ -21,18 +21,6 @@ DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
 LARGEST = 30  # inches of a picture's side, about
 FAINT = 0.02  # weights below it are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
-SCORES = {
-    "bleu": "BLEU (greedy)",
-    "valid_mlm_accuracy": "hidden words guessed",
-    "valid_nsp_accuracy": "next sentences recognised",
-    "valid_f1": "F1",
-    "valid_matthews": "Matthews' correlation",
-    "valid_pearson": "Pearson's correlation",
-    "valid_accuracy": "accuracy",
-}
-"""What a log may tell beside losses; curves show the first that is there."""
-QUESTIONS = ("mlm_", "nsp_")
-"""What the names of losses and scores begin with, where a model is asked several questions at once."""
 # after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
 FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
@@ -121,30 +109,46 @@ def positions(encoding_TE: Tensor) -> Figure:
     return figure
 
 
-def learning_curves(log: Path) -> Figure:
-    """Loss, in training and in validation, and the score that counts, by step; for each question that is asked."""
+class Curve(Protocol):
+    """What a picture of a training shows: a loss, and a score beside it."""
+
+    @property
+    def loss(self) -> str:
+        """Its name in the log; in validation it begins with `valid_`."""
+        ...
+
+    @property
+    def score(self) -> str | None:
+        """Its name in the log."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What the score is called."""
+        ...
+
+
+def learning_curves(log: Path, curves: Sequence[Curve]) -> Figure:
+    """Losses, in training and in validation, and the scores beside them, by step."""
     entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-    told = set(chain.from_iterable(entries))
-    questions = [question for question in QUESTIONS if f"{question}loss" in told] or [""]
-    figure = Figure(figsize=(7, 4 * len(questions)), layout="constrained")
-    for axes, question in zip(figure.subplots(len(questions), squeeze=False).flat, questions, strict=True):
-        score = next((name for name in SCORES if name in told and question in name), None)
-        _curves(axes, entries, question, score)
+    figure = Figure(figsize=(7, 4 * len(curves)), layout="constrained")
+    for axes, curve in zip(figure.subplots(len(curves), squeeze=False).flat, curves, strict=True):
+        _draw_curve(axes, entries, curve)
     return figure
 
 
-def _curves(axes: Axes, entries: Sequence[dict[str, float]], question: str, score: str | None) -> None:
+def _draw_curve(axes: Axes, entries: Sequence[dict[str, float]], curve: Curve) -> None:
     drawn = [
-        *axes.plot(*_series(entries, f"{question}loss"), color=LIGHT, label="loss in training"),
-        *axes.plot(*_series(entries, f"valid_{question}loss"), color=DARK, marker=".", label="loss in validation"),
+        *axes.plot(*_series(entries, curve.loss), color=LIGHT, label="loss in training"),
+        *axes.plot(*_series(entries, f"valid_{curve.loss}"), color=DARK, marker=".", label="loss in validation"),
     ]
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    if score is not None:
+    if curve.score is not None and (values := _series(entries, curve.score))[1]:
         right = axes.twinx()
-        drawn += right.plot(*_series(entries, score), color=BRIGHT, marker=".", linestyle="--", label=SCORES[score])
-        right.set_ylabel(SCORES[score])
-        right.set_ylim(bottom=min(0, *_series(entries, score)[1]))
+        drawn += right.plot(*values, color=BRIGHT, marker=".", linestyle="--", label=curve.label)
+        right.set_ylabel(curve.label)
+        right.set_ylim(bottom=min(0, *values[1]))
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
 
 

@@ -29,6 +29,7 @@ from regard.models.bert import (
     TaggingHead,
 )
 
+MODEL_TYPE = "bert"
 LAYER = {
     "attention.self.query": "attention.query",
     "attention.self.key": "attention.key",
@@ -71,7 +72,7 @@ NORMALIZER = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 ONLY = {
-    "model_type": "bert",
+    "model_type": MODEL_TYPE,
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
@@ -117,8 +118,8 @@ def _plain(name: str) -> str:
 # in
 
 
-def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
-    """A folder of Hugging Face's: config, weights and tokenizer."""
+def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPiece]]:
+    """A folder of Hugging Face's: config, weights and codecs."""
     theirs = read_json(folder / "config.json")
     tensors = files.read_weights(folder)
     try:
@@ -134,7 +135,7 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
             f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
             f"correct pad_token_id in config.json, if both are of one model"
         )
-    return config, weights, tokenizer
+    return config, weights, {"text": tokenizer}
 
 
 def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig:
@@ -250,7 +251,7 @@ def _read_tokenizer(folder: Path) -> WordPiece:
 # out
 
 
-def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], tokenizer: WordPiece) -> None:
+def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, WordPiece]) -> None:
     """Writes a folder that `from_pretrained` opens, of the architecture's class and of `AutoTokenizer`.
 
     Without head and pooler, the class is `BertModel`, to be told `add_pooling_layer=False`.
@@ -266,7 +267,7 @@ def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], token
         **_about_labels(config.head),
     }
     write_json(folder / "config.json", about)
-    _write_tokenizer(folder, config, tokenizer)
+    _write_tokenizer(folder, config, codecs["text"])
 
 
 def _architecture(head: AnyHead) -> str:

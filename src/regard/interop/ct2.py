@@ -4,7 +4,7 @@ Its specification of a Transformer is filled from our modules directly. Position
 for rotary ones, which it turns itself. What it cannot compute is refused.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ ACTIVATIONS = {
 }
 
 
-def write(folder: Path, model: Any, tokenizers: Sequence[Any], quantize: str | None) -> None:
+def write(folder: Path, model: Any, codecs: Mapping[str, Any], quantize: str | None) -> None:
     """Writes a model's weights, whole or in 8 bits, and its vocabulary as CTranslate2 reads them."""
     makers: dict[str, Callable[..., Any]] = {"transformer": _transformer, "gpt2": _gpt2, "bert": _bert}
     kind = model.config.kind
     if kind not in makers:
         raise RegardError(f"CTranslate2 does not know models of kind '{kind}'; those of {', '.join(makers)} it does")
-    spec = makers[kind](model, model.config, *tokenizers)
+    spec = makers[kind](model, model.config, **codecs)
     spec.validate()
     spec.optimize(quantization=quantize or "float32")
     spec.save(str(folder))
@@ -77,27 +77,27 @@ def _transformer(model: Any, config: TransformerConfig, source: Any, target: Any
     return spec
 
 
-def _gpt2(model: Any, config: Gpt2Config, tokenizer: Any) -> Any:
+def _gpt2(model: Any, config: Gpt2Config, text: Any) -> Any:
     spec = transformer_spec.TransformerDecoderModelSpec.from_config(
         config.layers, config.heads, activation=ACTIVATIONS[config.activation]
     )
     spec.decoder.scale_embeddings = False
     # rows that stand for no token, which our completions leave out of account, are left out
     for table in (spec.decoder.embeddings, spec.decoder.projection):
-        table.weight = _whole(model.tokens.weight[: tokenizer.vocab_size])
+        table.weight = _whole(model.tokens.weight[: text.vocab_size])
     spec.decoder.position_encodings.encodings = _table(model.positions, config)
     _layers(spec.decoder.layer, model.layers)
     _norm(spec.decoder.layer_norm, model.norm)
-    names = tokenizer.names(tokenizer.vocab_size)
+    names = text.names(text.vocab_size)
     spec.register_vocabulary(names)
-    if tokenizer.end is not None:  # without one, the end is a token that CTranslate2 adds and nothing ever says
-        spec.config.unk_token = spec.config.eos_token = names[tokenizer.end]
-    spec.config.bos_token = names[tokenizer.begin]
+    if text.end is not None:  # without one, the end is a token that CTranslate2 adds and nothing ever says
+        spec.config.unk_token = spec.config.eos_token = names[text.end]
+    spec.config.bos_token = names[text.begin]
     spec.config.layer_norm_epsilon = config.norm_eps
     return spec
 
 
-def _bert(model: Any, config: BertConfig, tokenizer: Any) -> Any:
+def _bert(model: Any, config: BertConfig, text: Any) -> Any:
     encoder = transformer_spec.TransformerEncoderSpec(
         config.layers,
         config.heads,
@@ -116,9 +116,9 @@ def _bert(model: Any, config: BertConfig, tokenizer: Any) -> Any:
     _layers(encoder.layer, model.layers)
     if config.head.pooled:
         _linear(spec.pooler_dense, model.pooler)
-    names = tokenizer.names(config.vocab_size)
+    names = text.names(config.vocab_size)
     spec.register_vocabulary(names)
-    spec.config.unk_token = names[tokenizer.unknown]
+    spec.config.unk_token = names[text.unknown]
     spec.config.layer_norm_epsilon = config.norm_eps
     return spec
 

@@ -4,7 +4,7 @@ A search for the best text is CTranslate2's own: with a beam of one it finds wha
 find another text. Looking inside is left to torch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.explain.reading import Reading
-from regard.tasks.completion import Completer
+from regard.tasks.completion import Completer, CompletionTask
 from regard.tasks.encoding import Encoder, Join, pooled
-from regard.tasks.translation import Translator
+from regard.tasks.translation import TranslationTask, Translator
 
 NEAR, NEAR_IN_8_BITS = 1e-3, 0.1  # log-probability a token: at worst, as float32 rounds, and on average
 ALIKE, ALIKE_IN_8_BITS = 1 - 1e-5, 0.99  # cosine of two vectors, at worst
@@ -147,7 +147,16 @@ class FastEncoder(Encoder):
 # checks
 
 
-def check(folder: Path, ours: Any, quantize: str | None) -> str:
+def opened(task: str, folder: Path, model: Any, codecs: Mapping[str, Any], original: Callable[[], Any]) -> Any:
+    """A model of that task, run by CTranslate2."""
+    if task == CompletionTask.name:
+        raise RegardError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
+    if task == TranslationTask.name:
+        return FastTranslator(folder, model, codecs["source"], codecs["target"], original)
+    return FastEncoder(folder, model, codecs["text"], original)
+
+
+def check(folder: Path, task: str, ours: Any, quantize: str | None) -> str:
     """Compares an export with the model that it was made from; gives what was found, or raises `RegardError`."""
     generator = torch.Generator().manual_seed(1)
 
@@ -155,11 +164,11 @@ def check(folder: Path, ours: Any, quantize: str | None) -> str:
         lengths = torch.linspace(1, min(longest, LONGEST), SAMPLES).int().tolist()
         return [torch.randint(first, last, (length,), generator=generator).tolist() for length in lengths]
 
-    if isinstance(ours, Translator):
-        return _check_translator(folder, ours, quantize, texts)
-    if isinstance(ours, Completer):
-        return _check_completer(folder, ours, quantize, texts)
-    return _check_encoder(folder, ours, quantize, texts)
+    checks: dict[str, Callable[..., str]] = {
+        TranslationTask.name: _check_translator,
+        CompletionTask.name: _check_completer,
+    }
+    return checks.get(task, _check_encoder)(folder, ours, quantize, texts)
 
 
 def _check_translator(folder: Path, ours: Translator, quantize: str | None, texts: Callable[..., Any]) -> str:

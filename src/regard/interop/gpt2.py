@@ -41,6 +41,7 @@ class Made(NamedTuple):
         return dict(zip(self.parts, whole.chunk(len(self.parts)), strict=True))
 
 
+MODEL_TYPE = "gpt2"
 LAYER = {
     "ln_1": Made(("attention_residual.norm",)),
     "attn.c_attn": Made(("attention.query", "attention.key", "attention.value"), transposed=True),
@@ -65,7 +66,7 @@ FIELDS = {
 }
 ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")
 ONLY = {
-    "model_type": "gpt2",
+    "model_type": MODEL_TYPE,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
@@ -89,8 +90,8 @@ def names(config: Gpt2Config) -> dict[str, Made]:
 # in
 
 
-def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], TextTokenizer]:
-    """A folder of Hugging Face's: config, weights and tokenizer."""
+def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], dict[str, TextTokenizer]]:
+    """A folder of Hugging Face's: config, weights and codecs."""
     theirs, tensors = read_json(folder / "config.json"), files.read_weights(folder)
     try:
         config = read_config(theirs)
@@ -103,7 +104,7 @@ def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], TextTokenizer]:
     # a config that nobody filled in names GPT-2's own, which a smaller table does not have
     if end is not None and end < config.vocab_size and end != tokenizer.end:
         raise RegardError(f"{folder}: texts end with token {end} (eos_token_id); only with {END!r} can it be converted")
-    return config, weights, tokenizer
+    return config, weights, {"text": tokenizer}
 
 
 def read_config(theirs: Mapping[str, Any]) -> Gpt2Config:
@@ -154,8 +155,9 @@ def _read_tokenizer(folder: Path) -> TextTokenizer:
 # out
 
 
-def write(folder: Path, config: Gpt2Config, weights: Mapping[str, Tensor], tokenizer: TextTokenizer) -> None:
+def write(folder: Path, config: Gpt2Config, weights: Mapping[str, Tensor], codecs: Mapping[str, TextTokenizer]) -> None:
     """Writes a folder that `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
+    tokenizer = codecs["text"]
     write_tensors(folder / WEIGHTS, {f"{PREFIX}{name}": made.join(weights) for name, made in names(config).items()})
     activations = {mine: theirs for theirs, mine in ACTIVATIONS.items()}
     ends = {"bos_token_id": tokenizer.begin, "eos_token_id": tokenizer.end}

@@ -24,6 +24,7 @@ from regard.interop.files import read_json, write_json
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 
+MODEL_TYPE = "marian"
 UNLIKELY = 10.0  # by so much SentencePiece finds an unknown letter less likely than the least likely piece
 NEVER = -6e4  # a logit whose probability is zero, and that 16 bits can hold
 UNKNOWN = "<unk>"
@@ -109,7 +110,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     """What Marian calls a shape of ours."""
     return {
         "architectures": ["MarianMTModel"],
-        "model_type": "marian",
+        "model_type": MODEL_TYPE,
         "vocab_size": config.source_vocab_size or config.vocab_size,
         "decoder_vocab_size": config.vocab_size,
         "share_encoder_decoder_embeddings": config.source_vocab_size is None and config.tied,
@@ -208,7 +209,7 @@ def _is_order(piece: str) -> bool:
     return piece.startswith(">>") and piece.endswith("<<")
 
 
-def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
+def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, Tokenizer]]:
     """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
     theirs = read_json(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
@@ -222,7 +223,7 @@ def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer,
         raise RegardError(f"{folder}: its config.json or vocab.json lacks {error}") from None
 
 
-def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
+def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, Tokenizer]]:
     order = Order(theirs)
     config = read_config(theirs, order)
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
@@ -232,13 +233,13 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
                 f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
             )
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        return config, weights, tokenizer, tokenizer
+        return config, weights, {"source": tokenizer, "target": tokenizer}
     vocabularies = [read_json(folder / "vocab.json")]
     if (folder / "target_vocab.json").is_file():
         vocabularies.append(read_json(folder / "target_vocab.json"))
     source = make_tokenizer(_read_pieces(folder / "source.spm"), vocabularies[0], order.source)
     target = make_tokenizer(_read_pieces(folder / "target.spm"), vocabularies[-1], order.target)
-    return config, weights, source, target
+    return config, weights, {"source": source, "target": target}
 
 
 def _read_pieces(path: Path) -> SentencePiece:
@@ -254,7 +255,7 @@ def _read_pieces(path: Path) -> SentencePiece:
 
 
 def write(
-    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], source: Tokenizer, target: Tokenizer
+    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, Tokenizer]
 ) -> None:
     """Writes a folder that `MarianMTModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
     wanted = {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer", "position_merge": "add"}
@@ -270,7 +271,7 @@ def write(
     write_json(folder / "config.json", write_config(config))
     generation = {"pad_token_id": PAD, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
     write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
-    _write_tokenizers(folder, source, target)
+    _write_tokenizers(folder, codecs["source"], codecs["target"])
 
 
 def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:

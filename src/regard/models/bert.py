@@ -127,6 +127,13 @@ class BertConfig(Config):
         if self.pad_id >= self.vocab_size:
             yield Problem("pad_id", f"is no token of vocab_size = {self.vocab_size}", self.pad_id)
 
+    @property
+    def task(self) -> str:
+        """What the head is for."""
+        return {"none": "embedding", "span": "embedding", "regression": "classification"}.get(
+            self.head.kind, self.head.kind
+        )
+
     def build(self) -> "Bert":
         """The model, with fresh weights."""
         return Bert(self)

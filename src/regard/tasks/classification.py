@@ -1,20 +1,37 @@
 """What is said of a text: one of some labels, or a number."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, overload
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.codecs.interface import Examples
 from regard.data.batches import TOKENS
-from regard.data.labelled import LabelledBatch
+from regard.data.corpus import file_hash
+from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.pretraining import IGNORED
+from regard.data.tables import Example
 from regard.errors import RegardError
+from regard.evaluation import glue
 from regard.explain.reading import Reading, Stream
+from regard.models.bert import ClassificationHead, RegressionHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
+from regard.training.setup import Setup
+from regard.training.task import Curve, Summed, Task, listed
+
+METRICS = {
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "matthews": "Matthews' correlation",
+    "pearson": "Pearson's correlation",
+    "spearman": "Spearman's correlation",
+}
 
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
@@ -125,3 +142,82 @@ class Classifier(Encoder):
         verdict = Stream((label,), (name,), (0,), (name,))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "verdict": self.stream(encoded.tokens[:1])}
         return Reading(self.model, inputs, streams, "verdict", verdict, (label,), pieces)
+
+
+class ClassificationTask(Task):
+    """Texts with labels or numbers; cross-entropy or squared distance; the metrics of the question."""
+
+    name = "classification"
+    verbs = ("classify", "embed", "evaluate")
+    data = (GlueConfig, TableConfig)
+
+    def __init__(self, setup: Setup) -> None:
+        data = setup.data
+        paths = data.paths()
+        self.question, self.smoothing = data.question, setup.train.smoothing
+        setup.claim(*(file_hash(path) for path in paths))
+        examples, valid_examples = (data.read(path, setup.say) for path in paths)
+        if data.most is not None and data.most < len(examples):
+            examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.most).astype(int)]
+        self.codecs = setup.codecs(text=Examples(lambda: chain.from_iterable(map(_texts, examples))))
+        self.tokenizer = self.codecs["text"]
+        labels, most = self.question.labels, setup.longest(data.longest)
+        train, self.valid_texts = (
+            Labelled(self.tokenizer, part, labels, most, str(path))
+            for part, path in zip((examples, valid_examples), paths, strict=True)
+        )
+        for what, part in (("training", train), ("validation", self.valid_texts)):
+            kept = len(part.encoded)
+            setup.count(what, f"{kept:,} texts; {part.cut:,} cut to {most} tokens", texts=what, kept=kept, cut=part.cut)
+        self.batches, self.valid = setup.batches(train, self.valid_texts)
+        head = ClassificationHead(labels=labels) if labels else RegressionHead()
+        self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=head)
+        metric = self.question.metrics[0]
+        self.curves = (Curve(score=f"valid_{metric}", label=METRICS[metric]),)
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Classifier:
+        """A classifier."""
+        return Classifier(model, codecs["text"])
+
+    def units(self, batch: LabelledBatch) -> dict[str, int]:
+        """Tokens, and texts with a label."""
+        tokens = int((batch.tokens_BT != self.tokenizer.pad).sum())
+        return {"tokens": tokens, "texts": int(is_asked(batch.label_B).sum())}
+
+    def loss(self, model: Any, batch: LabelledBatch) -> dict[str, Summed]:
+        """Of each text."""
+        answers_BV = answers(model, batch)
+        return {"texts": Summed(*loss(answers_BV, batch.label_B, self.smoothing))}
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The loss, and the metrics of the question."""
+        classifier = self.open(model, self.codecs)
+        total, said, gold = 0.0, [], []
+        for indices in self.valid.plan(0):
+            batch = self.valid_texts.fetch(indices).to(classifier.device)
+            answers_BV = answers(model, batch)
+            total += float(loss(answers_BV, batch.label_B)[1]["loss"])
+            said += [classifier.verdict(answers_V).said for answers_V in answers_BV.cpu()]
+            gold += [self.valid_texts.answers[i] for i in indices]
+        found = glue.scores(self.question, said, gold)  # type: ignore[arg-type]
+        return {"valid_loss": total / len(gold), **{f"valid_{name}": value for name, value in found.items()}}
+
+    def worth(self, values: Mapping[str, float]) -> float:
+        """The first metric decides."""
+        return -values[f"valid_{self.question.metrics[0]}"]
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """Loss and metrics."""
+        found = (f"{name} {values[f'valid_{name}']:.1%}" for name in self.question.metrics)
+        return "  ".join([f"valid loss {values['valid_loss']:.3f}", *found])
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Loss and metrics on the validation texts."""
+        return listed(
+            f"On {len(self.valid_texts.answers):,} validation texts of the task {self.question.name}:", values
+        )
+
+
+def _texts(example: Example) -> list[str]:
+    return [example.text, *([] if example.second is None else [example.second])]

@@ -1,15 +1,23 @@
 """Completion: a text goes on, by chance or by search, all at once or token by token."""
 
 import codecs
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.blocks.loss import linear_cross_entropy
 from regard.codecs.gpt2 import TextTokenizer
+from regard.codecs.interface import Examples
+from regard.data.completion import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
+from regard.data.corpus import file_hash
+from regard.data.pretraining import IGNORED
 from regard.decoding.beam import Beam
 from regard.decoding.bounded import Bounded
 from regard.decoding.hypothesis import Hypothesis
@@ -17,9 +25,13 @@ from regard.decoding.lean import lean
 from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
 from regard.errors import RegardError
+from regard.evaluation.language import Scores, perplexity, score
 from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
+from regard.folders import cache
 from regard.models.interface import Autoregressive
+from regard.training.setup import Setup
+from regard.training.task import Summed, Task, listed, means
 
 Overflow = Literal["error", "slide"]
 Why = Literal["end", "stop", "length"]
@@ -203,6 +215,15 @@ class Completer(Looked):
         score = sum(scores) / len(scores) ** penalty
         return Completion(text, tokens, pieces, scores, score, why, seed)
 
+    @torch.no_grad()
+    def measure(self, text: str) -> Scores:
+        """How well the model knows a text."""
+
+        def summed(batch: WindowBatch) -> float:
+            return float(loss(self.model, batch.to(self.device))[1])
+
+        return score(summed, self.tokenizer, text, self.model.limit)
+
     # what looking inside asks for
 
     def count(self, text: str) -> int:
@@ -269,6 +290,86 @@ class Completer(Looked):
             length += len(characters.decode(self.tokenizer.raw([token])))
             ends.append(None if characters.getstate()[0] else length)
         return tuple(ends)
+
+
+class CompletionTask(Task):
+    """Running text; the loss of the next token; perplexity and bits per byte."""
+
+    name = "completion"
+    verbs = ("complete", "evaluate")
+    data = (TextConfig,)
+
+    def __init__(self, setup: Setup) -> None:
+        data = setup.data
+        self.smoothing = setup.train.smoothing
+        train, valid = data.parts()
+        keys = [file_hash(*(part.path for part in parts)) for parts in (train, valid)]
+        setup.claim(*keys)
+        self.codecs = setup.codecs(text=Examples(partial(_pieces, train), partial(_pieces, valid)))
+        self.tokenizer = self.codecs["text"]
+        texts = []
+        for what, parts, key in zip(("training", "validation"), (train, valid), keys, strict=True):
+            tokens = encoded(parts, key, self.tokenizer, cache())
+            counts = {"characters": sum(part.end - part.begin for part in parts), "tokens": len(tokens)}
+            setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
+            texts.append(tokens)
+        self.longest = data.longest or setup.model.context
+        windows = Windows(texts[0], self.longest, setup.seed, "the text to train on")
+        kept = spread(texts[1], self.longest, source="the text to validate with")
+        self.batches, self.valid = setup.batches(windows, kept)
+        self.bytes_per_token = _bytes_per_token(kept, self.tokenizer)
+        self.config = setup.fitted(**self.tokenizer.sizes())
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Completer:
+        """A model that goes on with texts."""
+        return Completer(model, codecs["text"])
+
+    def units(self, batch: WindowBatch) -> dict[str, int]:
+        """Tokens that are asked for."""
+        return {"tokens": int((batch.next_BT != IGNORED).sum())}
+
+    def loss(self, model: Any, batch: WindowBatch) -> dict[str, Summed]:
+        """Of each token, smoothed; told without smoothing."""
+        smooth, plain = loss(model, batch, self.smoothing)
+        return {"tokens": Summed(smooth, {"loss": plain})}
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The loss on text that was kept, also as perplexity and in bits."""
+        mean = means(self, model, self.valid.epoch(0))["loss"]
+        bits = mean / math.log(2) / self.bytes_per_token
+        return {"valid_loss": mean, "valid_perplexity": perplexity(mean), "valid_bits_per_byte": bits}
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """All of it."""
+        return (
+            f"valid loss {values['valid_loss']:.3f}  perplexity {values['valid_perplexity']:.1f}  "
+            f"{values['valid_bits_per_byte']:.2f} bits per byte"
+        )
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Loss of a token, perplexity, bits of a byte."""
+        return listed(f"On windows of {self.longest} tokens of text kept from training:", values)
+
+
+def _bytes_per_token(windows: FixedWindows, tokenizer: TextTokenizer) -> float:
+    """Of the tokens that are asked for."""
+    next_BT = windows.fetch(np.arange(len(windows.begins))).next_BT
+    return sum(len(tokenizer.raw(row)) for row in next_BT.tolist()) / next_BT.numel()
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[str]:
+    return chain.from_iterable(part.pieces() for part in parts)
+
+
+def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The loss of a batch, summed over the tokens that are asked for; and the same without smoothing."""
+    x_ND, next_N = model.hidden(batch.tokens_BT).flatten(0, 1), batch.next_BT.flatten()
+    is_asked_N = next_N != IGNORED
+    if not is_asked_N.all():
+        x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]
+    weight_VD, bias_V = model.output_parameters()
+    return linear_cross_entropy(x_ND, weight_VD, bias_V, next_N, smoothing)
 
 
 def _stops(texts: str | Sequence[str]) -> list[bytes]:

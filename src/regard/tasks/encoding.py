@@ -1,6 +1,6 @@
 """A text as a vector: BERT with its tokenizer, and what its layers make of a text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,6 +14,7 @@ from regard.errors import RegardError
 from regard.explain.reading import Grown, Reading, Saying, Stream
 from regard.explain.view import Looked
 from regard.tasks.texts import expect_texts
+from regard.training.task import Task
 
 Join = Literal["mean", "sum", "concatenate"]
 Pool = Literal["mean", "cls", "max"]
@@ -116,6 +117,18 @@ class Encoder(Looked):
     def grow(self, _text: str) -> Iterator[Grown]:
         """Nor does it write word by word."""
         return iter(())
+
+
+class EmbeddingTask(Task):
+    """Texts as vectors, by a model that was trained for something else or elsewhere."""
+
+    name = "embedding"
+    verbs = ("embed",)
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Encoder:
+        """An encoder."""
+        return Encoder(model, codecs["text"])
 
 
 def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tensor:

@@ -1,19 +1,28 @@
 """What BERT is pre-trained to do: guess hidden words, and tell whether one sentence follows the other."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks.loss import linear_cross_entropy_and_hits
+from regard.codecs.interface import Examples
 from regard.codecs.wordpiece import MASK
-from regard.data.pretraining import IGNORED, PretrainingBatch
+from regard.data.corpus import file_hash
+from regard.data.documents import DocumentsConfig
+from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
 from regard.errors import RegardError
 from regard.explain.reading import Reading
+from regard.folders import cache
+from regard.models.bert import PretrainingHead
 from regard.tasks.encoding import Encoder
+from regard.training.setup import Setup
+from regard.training.task import Curve, Summed, Task, listed, means
 
 
 def word_loss(
@@ -81,3 +90,86 @@ class Guesser(Encoder):
         spoken = self.read(said).tokens if isinstance(said, str) else said
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
         return Reading(self.model, inputs, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
+
+
+class PretrainingTask(Task):
+    """Text; the losses of both questions; how often each is answered right."""
+
+    name = "pretraining"
+    verbs = ("look", "embed")
+    data = (DocumentsConfig,)
+
+    def __init__(self, setup: Setup) -> None:
+        data = setup.data
+        key = f"{file_hash(*data.paths())} {data.split}"
+        setup.claim(key)
+        context = getattr(setup.model, "context", None)
+        if context is not None and context > data.longest and not setup.is_begun:
+            setup.say(
+                f"positions from {data.longest} to {context - 1} are never trained; "
+                f"set model.context={data.longest}, or data.longest={context}"
+            )
+        self.codecs = setup.codecs(text=Examples(lambda: chain.from_iterable(data.documents(valid=False))))
+        self.tokenizer = self.codecs["text"]
+        examples = []
+        for what, valid in (("training", False), ("validation", True)):
+            sentences = encoded(partial(data.documents, valid), f"{key} {what}", self.tokenizer, cache())
+            counts = {
+                "documents": len(sentences.documents) - 1,
+                "sentences": len(sentences),
+                "tokens": int(sentences.begins[-1]),
+            }
+            setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
+            examples.append(
+                PretrainingExamples(
+                    sentences,
+                    self.tokenizer,
+                    longest=data.longest,
+                    masked=data.masked,
+                    whole_words=data.whole_words,
+                    short=data.short,
+                    next_sentence=data.next_sentence,
+                    seed=0 if valid else setup.seed,
+                )
+            )
+        self.batches, self.valid = setup.batches(*examples)
+        self.smoothing = setup.train.smoothing
+        self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=PretrainingHead(pooled=data.next_sentence))
+        words = Curve("mlm_loss", "valid_mlm_accuracy", "hidden words guessed")
+        pairs = Curve("nsp_loss", "valid_nsp_accuracy", "next sentences recognised")
+        self.curves = (words, pairs) if data.next_sentence else (words,)
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Guesser:
+        """A model that fills in hidden words."""
+        return Guesser(model, codecs["text"])
+
+    def units(self, batch: PretrainingBatch) -> dict[str, int]:
+        """Tokens, words that are asked for, and pairs of texts."""
+        return {
+            "tokens": int((batch.tokens_BT != self.tokenizer.pad).sum()),
+            "words": int((batch.words_BT != IGNORED).sum()),
+            "pairs": int((batch.follows_B != IGNORED).sum()),
+        }
+
+    def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
+        """Of words, and of pairs."""
+        x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
+        result = {"words": Summed(*word_loss(model, x_BTD, batch, self.smoothing))}
+        if model.head.next is not None:
+            result["pairs"] = Summed(*next_loss(model, x_BTD, batch))
+        return result
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The same on text that was kept."""
+        found = means(self, model, self.valid.epoch(0))
+        return {f"valid_{name}": value for name, value in found.items()}
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """The loss, and how many words and pairs were guessed right."""
+        words = f"valid loss {values['valid_loss']:.3f}  words {values['valid_mlm_accuracy']:.1%}"
+        return words + (f"  next {values['valid_nsp_accuracy']:.1%}" if "valid_nsp_accuracy" in values else "")
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Losses and accuracies of masked words (mlm) and next sentences (nsp)."""
+        return listed("On text kept from training:", values)

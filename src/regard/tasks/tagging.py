@@ -1,21 +1,30 @@
 """A tag for each word of a sentence."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol, overload
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.codecs.interface import Examples
 from regard.codecs.words import Words
 from regard.data.batches import TOKENS, in_batches
+from regard.data.conllu import Sentence
+from regard.data.corpus import file_hash
 from regard.data.pretraining import IGNORED
-from regard.data.tagged import in_pieces, stacked
+from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
 from regard.errors import RegardError
+from regard.evaluation import tagging as scoring
 from regard.explain.reading import Reading, Stream
+from regard.models.bert import TaggingHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
+from regard.training.setup import Setup
+from regard.training.task import Curve, Summed, Task, listed, means
 
 # a word with the apostrophes, points and hyphens inside it, or a sign
 WORD = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]")
@@ -136,3 +145,103 @@ class WordTagger(TagsWords):
             for i, best_T in zip(indices, best_BT, strict=True):
                 result[i] = [self.labels[number] for number in best_T[: len(given[i])]]
         return result
+
+
+class TaggingTask(Task):
+    """Sentences of tagged words, read in pieces; cross-entropy; accuracy and F1."""
+
+    name = "tagging"
+    verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate")
+    data = (ConlluConfig,)
+    curves = (Curve(score="valid_accuracy", label="accuracy"),)
+    examples: ClassVar[Any] = TaggedPieces
+
+    def __init__(self, setup: Setup) -> None:
+        data = setup.data
+        paths = data.paths()
+        setup.claim(*(file_hash(path) for path in paths), data.column)
+        self.smoothing = setup.train.smoothing
+        sentences, self.valid_sentences = (data.read(path) for path in paths)
+        self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))
+        unknown = Counter(tag for sentence in self.valid_sentences for tag in sentence.tags if tag not in self.labels)
+        if unknown:
+            found = ", ".join(f"{tag} ({count})" for tag, count in unknown.most_common(10))
+            setup.say(f"validation: tags that are not in the training data, and cannot be learnt: {found}")
+        self.codecs = setup.codecs(text=Examples(lambda: map(self.read, sentences)))
+        self.config = self.labelled(setup.fitted(**self.codecs["text"].sizes()))
+        most = setup.longest(data.longest)
+        train, valid = (
+            self.examples(self.codecs["text"], part, self.labels, most) for part in (sentences, self.valid_sentences)
+        )
+        for what, part in (("training", train), ("validation", valid)):
+            kept = len(part.tags)
+            text = f"{kept:,} sentences; {part.cut:,} cut to {most} tokens"
+            setup.count(what, text, sentences=what, kept=kept, cut=part.cut)
+        self.batches, self.valid = setup.batches(train, valid)
+
+    @staticmethod
+    def read(sentence: Sentence) -> Any:
+        """What a tokenizer learns from."""
+        return " ".join(sentence.words)
+
+    def labelled(self, config: Any) -> Any:
+        """A model's config with the tags that there are."""
+        return replace(config, head=TaggingHead(labels=self.labels))
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> TagsWords:
+        """A tagger."""
+        return PieceTagger(model, codecs["text"])
+
+    def units(self, batch: PieceBatch | WordBatch) -> dict[str, int]:
+        """Words with a tag; the speed is told in words."""
+        words = int((batch.tag_BT != IGNORED).sum())
+        return {"tokens": words, "words": words}
+
+    def loss(self, model: Any, batch: PieceBatch | WordBatch) -> dict[str, Summed]:
+        """Of each word."""
+        return {"words": Summed(*loss(model, batch, self.smoothing))}
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The loss, and scores of the tags given."""
+        mean = means(self, model, self.valid.epoch(0))["loss"]
+        given = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
+        gold = [sentence.tags for sentence in self.valid_sentences]
+        found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in given])
+        return {"valid_loss": mean, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
+
+    def worth(self, values: Mapping[str, float]) -> float:
+        """Accuracy decides."""
+        return -values["valid_accuracy"]
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """Loss, accuracy and F1."""
+        scores = f"accuracy {values['valid_accuracy']:.2%}  macro F1 {values['valid_macro_f1']:.1%}"
+        return f"valid loss {values['valid_loss']:.3f}  {scores}"
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """Loss and scores on the validation sentences."""
+        return listed(f"On {len(self.valid_sentences):,} validation sentences:", values)
+
+
+class WordTaggingTask(TaggingTask):
+    """The same with whole words, for a recurrent tagger."""
+
+    name = "word_tagging"
+    verbs: ClassVar = ("tag", "evaluate")
+    unknown: ClassVar = {"labels": ["", "_"]}
+    examples = TaggedWords
+
+    @staticmethod
+    def read(sentence: Sentence) -> Any:
+        """The words."""
+        return sentence.words
+
+    def labelled(self, config: Any) -> Any:
+        """A model's config with the tags that there are."""
+        return replace(config, labels=self.labels)
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> TagsWords:
+        """A tagger."""
+        return WordTagger(model, codecs["text"])

@@ -1,27 +1,38 @@
-"""Translation: the loss of a batch, and a translator that takes and gives text."""
+"""Translation: learning from sentence pairs, and a translator that takes and gives text."""
 
+import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
+from regard.codecs.interface import Examples
 from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
 from regard.data.batches import TOKENS, in_batches, pad
-from regard.data.parallel import PairBatch, pair_batch
+from regard.data.corpus import Corpus, chunks, encoded
+from regard.data.parallel import PairBatch, Pairs, pair_batch
+from regard.data.sources import DatesConfig, ParallelConfig, Part
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.lean import ROOM, lean
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
+from regard.evaluation import bleu
 from regard.explain.alignment import Alignment, align
 from regard.explain.reading import Grown, Reading, Stream
 from regard.explain.view import Looked
+from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.texts import as_given, expect_texts
+from regard.training.setup import Setup
+from regard.training.task import Curve, Summed, Task, listed, means
+
+BLEU_SENTENCES = 200  # that validation translates
 
 
 class EncoderDecoder(Autoregressive, Protocol):
@@ -284,6 +295,81 @@ class Translator(Looked):
             for i, score in zip(indices, sums_B.tolist(), strict=True):
                 scores[i] = score
         return scores
+
+
+class TranslationTask(Task):
+    """Sentence pairs; the loss of the next token; BLEU."""
+
+    name = "translation"
+    verbs = ("translate", "score", "compare", "evaluate")
+    data = (ParallelConfig, DatesConfig)
+    curves = (Curve(score="bleu", label="BLEU (greedy)"),)
+
+    def __init__(self, setup: Setup) -> None:
+        data = setup.data
+        self.longest, self.smoothing = data.longest, setup.train.smoothing
+        parts, valid_parts = data.parts(), data.valid_parts()
+        setup.claim(*(part.key for part in (*parts, *valid_parts)))
+
+        def side(number: int) -> Examples:
+            return Examples(lambda: (pair[number] for part in parts for pair in part.read()))
+
+        self.codecs = setup.codecs(source=side(0), target=side(1))
+        self.source, self.target = self.codecs["source"], self.codecs["target"]
+        corpora = [(self._corpus(part, "training", setup), part.weight) for part in parts]
+        valid = [(self._corpus(part, "validation", setup), 1.0) for part in valid_parts]
+        if not any(len(corpus) for corpus, _ in valid):
+            raise RegardError("there are no sentence pairs to validate with; give some with data.valid")
+        self.batches, self.valid = setup.batches(Pairs(corpora, setup.seed), Pairs(valid, seed=0))
+        read = chain.from_iterable(part.read() for part in valid_parts)
+        kept = chunks(read, self.source, self.target, self.longest)
+        self.valid_pairs = list(islice(chain.from_iterable(chunk.texts for chunk in kept), BLEU_SENTENCES))
+        # a tokenizer may have found fewer tokens than it was asked for
+        source_size = None if self.source is self.target else self.source.vocab_size
+        self.config = setup.fitted(vocab_size=self.target.vocab_size, source_vocab_size=source_size)
+
+    @classmethod
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Translator:
+        """A translator."""
+        return Translator(model, **codecs)
+
+    def _corpus(self, part: Part, what: str, setup: Setup) -> Corpus:
+        corpus = encoded(part.read, part.key, self.source, self.target, self.longest, cache())
+        about = corpus.about
+        setup.count(
+            what,
+            f"{about.kept:,} pairs; dropped {about.empty:,} with an empty side "
+            f"and {about.long:,} with more than {self.longest} tokens",
+            pairs=what,
+            **dataclasses.asdict(about),
+        )
+        return corpus
+
+    def units(self, batch: PairBatch) -> dict[str, int]:
+        """Real target tokens."""
+        return {"tokens": int((batch.next_BT != PAD).sum())}
+
+    def loss(self, model: Any, batch: PairBatch) -> dict[str, Summed]:
+        """Of each target token, smoothed; told without smoothing."""
+        smooth, plain, _ = loss(model, batch, self.smoothing)
+        return {"tokens": Summed(smooth, {"loss": plain})}
+
+    def judge(self, model: Any) -> dict[str, float]:
+        """The loss of all validation pairs, and scores of greedy search on some of them."""
+        translator = self.open(model, self.codecs)
+        mean = means(self, model, self.valid.epoch(0))["loss"]
+        found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
+        scores = bleu.score([best[0].text for best in found], [target for _, target in self.valid_pairs])
+        return {"valid_loss": mean, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+
+    def describe(self, values: Mapping[str, float]) -> str:
+        """Loss and BLEU."""
+        return f"valid loss {values['valid_loss']:.3f}  BLEU {values['bleu']:.1f}"
+
+    def card(self, values: Mapping[str, float]) -> list[str]:
+        """The scores with their signatures."""
+        title = f"Loss a token on all validation pairs; scores of greedy search on {len(self.valid_pairs)} of them:"
+        return listed(title, values) + [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()]
 
 
 def _stream(tokenizer: Tokenizer, tokens: Sequence[int]) -> Stream:

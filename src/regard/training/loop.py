@@ -1,6 +1,6 @@
 """The training loop: batches in, weights out.
 
-A run is a folder: the resolved recipe, the tokenizer, `log.jsonl`, checkpoints, `model/` (the best in validation)
+A run is a folder: the resolved recipe, the codecs, `log.jsonl`, checkpoints, `model/` (the best in validation)
 and `last/`. The same command on a run that was interrupted goes on where it was, with the same result to the bit.
 """
 
@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from regard import library
 from regard.data.batches import Batch, Position
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.memory import keep_memory, peak
-from regard.recipe import Recipe, TrainConfig
-from regard.training import checkpoint
-from regard.training.claim import claim
+from regard.store import checkpoint, models
+from regard.store.runs import claim
+from regard.training.config import TrainConfig
 from regard.training.device import Device
 from regard.training.distributed import Group
 from regard.training.interrupt import Interrupted, Interrupts
@@ -32,8 +31,8 @@ from regard.training.products import limit
 from regard.training.recompute import recompute
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
-from regard.training.task import Tally
-from regard.training.tasks import task_of
+from regard.training.setup import Job, Setup
+from regard.training.task import Tally, Task
 
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
@@ -56,35 +55,35 @@ class State:
 
 
 class Training:
-    """One run, from its recipe."""
+    """One run of a job."""
 
-    def __init__(self, recipe: Recipe, report: Report) -> None:
-        self.recipe, self.config, self.report = recipe, recipe.train, report
+    def __init__(self, job: Job, report: Report) -> None:
+        self.job, self.config, self.report, self.run = job, job.train, report, job.run
         keep_memory()
-        self.device = Device(recipe.device, recipe.train.precision)
+        self.device = Device(job.device, job.train.precision)
         self.group = Group(self.device)
-        self.run = Path(recipe.run)
-        torch.set_num_threads(recipe.threads or threads())
+        torch.set_num_threads(job.threads or threads())
+        self._setup = Setup(job, report.say)
         with self.group.one_after_the_other():
             if self.group.is_first:
-                claim(self.run, recipe)
-            self.task = task_of(recipe, report.say)
+                claim(self.run, job.recipe)
+            self.task: Task = job.prepare(self._setup)
         self.batches = self.task.batches
         # a model that validates, with whatever weights are to be judged
         # one that is too large for a process is judged where there is room
         self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
         self.judge = self.task.config.build().to(self.judge_device) if self.group.is_first else None
-        torch.manual_seed(recipe.seed)
+        torch.manual_seed(job.seed)
         self.model = self.task.config.build()
         longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
         if self.model.limit is not None and longest > self.model.limit:
-            remedy = "lower data.longest" + ("" if recipe.init else ", or raise model.context")
+            remedy = "lower data.longest" + ("" if job.start else ", or raise model.context")
             raise RegardError(
                 f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
                 f"{remedy}"
             )
-        if recipe.init:
-            library.begin_with(self.model, recipe.init)
+        if job.start:
+            job.start.load(self.model)
         if self.config.recompute:
             recompute(self.model)
         if self.config.shard:
@@ -117,7 +116,7 @@ class Training:
     # what a checkpoint holds
 
     def _tensors(self) -> dict[str, Tensor]:
-        result = {f"model.{name}": tensor for name, tensor in library.tensors(self.model).items()}
+        result = {f"model.{name}": tensor for name, tensor in models.tensors(self.model).items()}
         result |= {f"average.{name}": tensor for name, tensor in self.average.items()}
         for name, parameter in self.parameters.items():
             for key, value in self.optimizer.state[parameter].items():
@@ -146,13 +145,13 @@ class Training:
         found = checkpoint.load(self.run, self.report.say)
         if found:
             tensors, state = found
-            if missing := [name for name in library.tensors(self.model) if f"model.{name}" not in tensors]:
+            if missing := [name for name in models.tensors(self.model) if f"model.{name}" not in tensors]:
                 raise RegardError(
                     f"{self.run}: its checkpoints lack {missing[0]}; they are of another version of Regard"
                 )
             self.state = State(**state)
             self.batches.position = Position(self.state.epoch, self.state.batch)
-            for name, own in library.tensors(self.model).items():
+            for name, own in models.tensors(self.model).items():
                 self.group.put(tensors[f"model.{name}"], own)
             for name, own in self.average.items():
                 self.group.put(tensors[f"average.{name}"], own)
@@ -164,10 +163,10 @@ class Training:
             self._resume_random(tensors)
             self.report.say(f"going on from step {self.state.step:,}")
         elif self.group.rank:
-            torch.manual_seed(self.recipe.seed + self.group.rank)  # or else all would drop out the same
+            torch.manual_seed(self.job.seed + self.group.rank)  # or else all would drop out the same
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
-            for counts in self.task.counts if not self.state.step else ():
+            for counts in self._setup.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 
     def _resume_random(self, tensors: dict[str, Tensor]) -> None:
@@ -176,7 +175,7 @@ class Training:
             self.device.set_random_states({kind: tensors[name] for kind, name in names.items()})
         else:
             # another number of processes than before: what is drawn is another, as are the shares of a batch
-            torch.manual_seed(self.recipe.seed + 1_000_003 * self.state.step + self.group.rank)
+            torch.manual_seed(self.job.seed + 1_000_003 * self.state.step + self.group.rank)
 
     # training
 
@@ -249,7 +248,7 @@ class Training:
             from regard.explain import figures
         except ImportError:
             return
-        figures.save(figures.learning_curves(self.run / "log.jsonl"), self.run / "curves.png")
+        figures.save(figures.learning_curves(self.run / "log.jsonl", self.task.curves), self.run / "curves.png")
 
     def advance(self) -> None:
         """Takes the next step, and tells of it."""
@@ -365,7 +364,7 @@ class Training:
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights that count: averaged ones, if there is an average."""
-        return self.group.whole({**library.tensors(self.model), **self.average})
+        return self.group.whole({**models.tensors(self.model), **self.average})
 
     def validate(self) -> None:
         """Judges the weights on the validation data; the best model so far is kept."""
@@ -394,14 +393,21 @@ class Training:
     @torch.no_grad()
     def _validation_values(self, weights: Mapping[str, Tensor]) -> dict[str, float]:
         assert self.judge is not None
-        library.load_tensors(self.judge, weights, "weights to validate")
+        models.load_tensors(self.judge, weights, "weights to validate")
         return self.task.judge(self.judge.eval())
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
         lines += self.task.card(values) if values else []
-        lines += ["", "The recipe:", "", "```json", self.recipe.to_json().rstrip(), "```", ""]
-        library.save(folder, self.task.config, weights, self.task.tokenizers, "\n".join(lines))
+        lines += ["", "The recipe:", "", "```json", self.job.recipe.to_json().rstrip(), "```", ""]
+        models.save(
+            folder,
+            task=self.task.name,
+            config=self.task.config,
+            weights=weights,
+            codecs=self.task.codecs,
+            card="\n".join(lines),
+        )
 
 
 def _gradient(parameter: torch.nn.Parameter) -> Tensor:

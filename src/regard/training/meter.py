@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from regard.recipe import TrainConfig
+from regard.training.config import TrainConfig
 from regard.training.products import Count
 from regard.training.task import Tally
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.memory import peak
-from regard.recipe import Recipe
-from regard.training import checkpoint
+from regard.store import checkpoint
 from regard.training.loop import Training
 from regard.training.meter import WARM_UP
 from regard.training.report import Report
+from regard.training.setup import Job
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Plan:
     """As many as there is time for."""
 
 
-def probe(recipe: Recipe, minutes: float, seconds: float) -> Plan:
+def probe(job: Job, minutes: float, seconds: float) -> Plan:
     """Trains for some seconds in a folder that is then removed, validates once and saves once.
 
     Args:
@@ -48,7 +48,7 @@ def probe(recipe: Recipe, minutes: float, seconds: float) -> Plan:
     """
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        training = Training(dataclasses.replace(recipe, run=str(run)), Report(Console(quiet=True)))
+        training = Training(dataclasses.replace(job, run=run), Report(Console(quiet=True)))
         try:
             end = time.perf_counter() + seconds
             while time.perf_counter() < end or training.meter.steps <= WARM_UP:
@@ -60,8 +60,8 @@ def probe(recipe: Recipe, minutes: float, seconds: float) -> Plan:
         size = sum(path.stat().st_size for path in checkpoint.every(run)[-1].iterdir())
     meter = training.meter
     step, tokens_per_step = meter.seconds("step"), meter.tokens / meter.steps
-    whole = training.forecast(recipe.train)
-    fitting = training.forecast(dataclasses.replace(recipe.train, steps=None, epochs=None, minutes=minutes))
+    whole = training.forecast(job.train)
+    fitting = training.forecast(dataclasses.replace(job.train, steps=None, epochs=None, minutes=minutes))
     return Plan(
         parameters=sum(parameter.numel() for parameter in training.parameters.values()),
         flops_per_step=meter.flops_per_token * tokens_per_step,

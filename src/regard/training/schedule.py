@@ -2,7 +2,7 @@
 
 import math
 
-from regard.recipe import TrainConfig
+from regard.training.config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float) -> float:

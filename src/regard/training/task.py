@@ -1,14 +1,15 @@
 """What a run trains for: examples to learn from, a loss, a judgement. The loop knows nothing else of it."""
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.config import Config
 from regard.data.batches import Batch, Batches
-from regard.library import AnyModelConfig
 
 
 class Summed(NamedTuple):
@@ -18,46 +19,67 @@ class Summed(NamedTuple):
     told: Mapping[str, Tensor]
 
 
-class Task(Protocol):
-    """A task of a recipe, with its data at hand."""
+class Curve(NamedTuple):
+    """A picture of how training went: a loss, and a score beside it."""
 
-    @property
-    def config(self) -> AnyModelConfig:
-        """Of the model to train, as the data ask for it."""
-        ...
+    loss: str = "loss"
+    """Its name in training; in validation it begins with `valid_`."""
+    score: str | None = None
+    label: str = ""
+    """What the score is called."""
 
+
+class Task(ABC):
+    """What a model is trained for and used for: examples to learn from, a loss, a judgement, and the opened model.
+
+    An instance is a task with its data at hand, prepared from a set-up.
+    """
+
+    name: ClassVar[str]
+    """As it is written into model folders."""
+    verbs: ClassVar[tuple[str, ...]]
+    """The commands that an opened model serves; the first is what it is for."""
+    data: ClassVar[tuple[type[Config], ...]] = ()
+    """What it can learn from; nothing: it cannot be trained for."""
+    unknown: ClassVar[Mapping[str, Any]] = {}
+    """What only the data can tell of a model's config, with values to stand there until they have been read."""
+
+    config: Any
+    """Of the model to train, as the data ask for it."""
     batches: Batches[Any]
     valid: Batches[Any]
-    tokenizers: tuple[Any, ...]
-    """That the model's folder is to hold."""
-    verb: str
-    """What the model can then be asked for on the command line."""
-    counts: list[dict[str, Any]]
-    """What became of the data, for the log."""
+    codecs: Mapping[str, Any]
+    """By role."""
+    curves: Sequence[Curve] = (Curve(),)
 
+    @classmethod
+    @abstractmethod
+    def open(cls, model: Any, codecs: Mapping[str, Any]) -> Any:
+        """A model with its codecs, ready to do what it is for."""
+
+    @abstractmethod
     def units(self, batch: Any) -> dict[str, int]:
         """How many things of each sort are in a batch; losses are means over them. One sort is "tokens"."""
-        ...
 
+    @abstractmethod
     def loss(self, model: Any, batch: Any) -> dict[str, Summed]:
         """The loss by the sort of things that it is a mean over; "loss" among what is told adds up."""
-        ...
 
+    @abstractmethod
     def judge(self, model: Any) -> dict[str, float]:
         """How good a model is, on data that it does not train on."""
-        ...
 
     def worth(self, values: Mapping[str, float]) -> float:
-        """What `judge` found as one number; the lower the better."""
-        ...
+        """What `judge` found as one number; the lower the better. Unless a task says otherwise, the loss decides."""
+        return values["valid_loss"]
 
+    @abstractmethod
     def describe(self, values: Mapping[str, float]) -> str:
         """The same in a few words."""
-        ...
 
+    @abstractmethod
     def card(self, values: Mapping[str, float]) -> list[str]:
         """What a model's card says of it, as lines."""
-        ...
 
 
 def listed(title: str, values: Mapping[str, float]) -> list[str]:

@@ -1,19 +1,17 @@
 """Whose folder is it? A run goes on in a folder of the same recipe only."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import parse
+from regard.config import Config, parse
 from regard.errors import RegardError
 from regard.folders import write_text
-from regard.recipe import Recipe
-from regard.training import checkpoint
+from regard.store import checkpoint
 
-TEXT = "text.json"
-OWN = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
-"""What an attempt leaves behind that the next one makes anew."""
+RECIPE, TEXT, CODECS = "recipe.json", "text.json", "codecs"
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
     *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
@@ -21,14 +19,14 @@ _MAY_CHANGE = {
 }
 
 
-def claim(run: Path, recipe: Recipe) -> None:
+def claim(run: Path, recipe: Config) -> None:
     """Makes the run's folder, or makes sure that it is a run of the same recipe."""
-    path, mine = run / "recipe.json", json.loads(recipe.to_json())
+    path, mine = run / RECIPE, json.loads(recipe.to_json())
     if (run / "config.json").exists():
         raise RegardError(f"{run} is a model's folder, not a run's; {OTHER}")
     if not path.exists() and run.exists() and any(run.iterdir()):
         raise RegardError(f"{run} holds files that are not of a run, and they are left alone; {OTHER}")
-    theirs = _resolved(path) if path.exists() else mine
+    theirs = _resolved(path, type(recipe)) if path.exists() else mine
     has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
     if has_checkpoints or has_model:
         differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
@@ -38,8 +36,8 @@ def claim(run: Path, recipe: Recipe) -> None:
         if (run / "last").exists():
             raise RegardError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
         # an attempt that did not come to anything
-        for stale in (*OWN, TEXT):
-            (run / stale).unlink(missing_ok=True)
+        (run / TEXT).unlink(missing_ok=True)
+        shutil.rmtree(run / CODECS, ignore_errors=True)
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, recipe.to_json())
 
@@ -53,10 +51,10 @@ def claim_text(run: Path, keys: Sequence[str]) -> None:
         raise RegardError(f"the text that {run} is trained on has changed since it began; {OTHER}")
 
 
-def _resolved(path: Path) -> Any:
+def _resolved(path: Path, kind: type[Config]) -> Any:
     """A run's recipe as it is understood now: what has come into recipes since has its default."""
     try:
-        return json.loads(parse(Recipe, json.loads(path.read_text("utf-8")), str(path)).to_json())
+        return json.loads(parse(kind, json.loads(path.read_text("utf-8")), str(path)).to_json())
     except ValueError as error:
         raise RegardError(f"{path}: of another version of Regard, or damaged ({error})") from None
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from regard import library
-from regard.training.loop import Training
+from regard.recipe import training as training_of
 from regard.training.report import Report
 from runs import own_text, start, weights
 
@@ -81,6 +81,6 @@ def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(straight: Path
 
 
 def test_text_that_has_changed_under_a_run_is_told(tmp_path: Path) -> None:
-    Training(own_text(tmp_path, 60), Report(Console(quiet=True))).train()
+    training_of(own_text(tmp_path, 60), Report(Console(quiet=True))).train()
     with pytest.raises(ValueError, match="the text that .* is trained on has changed since it began"):
-        Training(own_text(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))
+        training_of(own_text(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))

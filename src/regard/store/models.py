@@ -1,0 +1,126 @@
+"""Model folders: `config.json`, `model.safetensors`, the codecs by role, and a card, `README.md`.
+
+`config.json` says the format of the folder, the version of Regard, the task that the model is for, and the model's
+config; what a folder opens as is read from it, never guessed.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.codecs import interface as codecs_
+from regard.codecs.interface import Codec
+from regard.config import Config
+from regard.errors import RegardError
+from regard.folders import read_tensors, verify, write_tensors, write_whole
+from regard.version import __version__
+
+FORMAT = 2
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+
+
+class CodecFile(NamedTuple):
+    """A codec in a folder, not yet read."""
+
+    kind: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a model folder holds."""
+
+    task: str
+    model: Mapping[str, Any]
+    """The model's config, as plain data."""
+    codecs: Mapping[str, CodecFile]
+    """By role."""
+    weights: Mapping[str, Tensor]
+
+
+def save(
+    folder: Path,
+    *,
+    task: str,
+    config: Config,
+    weights: Mapping[str, Tensor],
+    codecs: Mapping[str, Codec],
+    card: str,
+) -> None:
+    """Writes a model folder, all of it or nothing."""
+
+    def fill(aside: Path) -> None:
+        write_about(aside / CONFIG, task, config, codecs)
+        (aside / CARD).write_text(card, "utf-8")
+        write_tensors(aside / WEIGHTS, weights)
+        codecs_.save(aside, codecs)
+
+    write_whole(folder, fill)
+
+
+def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Codec]) -> None:
+    """Writes what a model is, its weights apart."""
+    files = codecs_.files(codecs)
+    about = {
+        "format": FORMAT,
+        "regard": __version__,
+        "task": task,
+        "model": json.loads(config.to_json()),
+        "codecs": {role: {"kind": codec.kind, "file": files[role]} for role, codec in codecs.items()},
+    }
+    path.write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+
+
+def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
+    """What `write_about` wrote: the task, the model's config and the files of the codecs."""
+    about = json.loads(path.read_text("utf-8"))
+    if "format" not in about:
+        raise RegardError(
+            f"{path.parent} was written by an older version of Regard; convert it: regard convert {path.parent} NEW"
+        )
+    if about["format"] > FORMAT:
+        raise RegardError(
+            f"{path.parent} was written by Regard {about['regard']}, and its format {about['format']} is newer than "
+            f"{FORMAT}, which this version ({__version__}) reads; update Regard"
+        )
+    files = {role: CodecFile(each["kind"], path.parent / each["file"]) for role, each in about["codecs"].items()}
+    return about["task"], about["model"], files
+
+
+def read(folder: Path) -> Saved:
+    """What is in a model folder, once it is known to be whole."""
+    verify(folder)
+    task, model, files = read_about(folder / CONFIG)
+    return Saved(task, model, files, read_tensors(folder / WEIGHTS))
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a model, each once: what is shared goes by its first name."""
+    return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+
+
+@torch.no_grad()
+def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
+    """Copies tensors into a model; all must be there and fit."""
+    expect_tensors(model, loaded, source)
+    for name, tensor in tensors(model).items():
+        tensor.copy_(loaded[name])
+
+
+def expect_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
+    """Raises `RegardError` unless tensors are those of a model."""
+    own = tensors(model)
+    problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
+    problems += [f"{name} is not known" for name in loaded.keys() - own.keys()]
+    problems += [
+        f"{name} has shape {tuple(loaded[name].shape)}, the config asks for {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in loaded and loaded[name].shape != tensor.shape
+    ]
+    if problems:
+        raise RegardError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))

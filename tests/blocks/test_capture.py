@@ -12,6 +12,7 @@ from regard.blocks.attention import MultiHeadAttention
 from regard.blocks.capture import capture, intervene
 from regard.blocks.recurrent import AttentiveCell
 from regard.blocks.scores import AdditiveScore, DotScore, ScoredAttention
+from regard.errors import RegardError
 from regard.models.transformer import Transformer, TransformerConfig
 
 SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 2}
@@ -152,16 +153,16 @@ def test_what_cannot_be_had_raises() -> None:
     assert len(maps) == 2
     with capture(model, "encoder.*", rows=[5]) as maps:
         model(SOURCE, TARGET)
-    with pytest.raises(IndexError, match="row 5 of"):
+    with pytest.raises(RegardError, match="row 5 of"):
         maps["encoder.layers.0.attention"]
     with capture(model, "encoder.*", rows=[1, 7]) as maps:
         model(SOURCE, TARGET)
     assert "encoder.layers.0.attention" in maps
     assert "decoder.layers.0.cross" not in maps
-    with pytest.raises(IndexError, match="row 7 of .* was asked for, but there were 5 rows"):
+    with pytest.raises(RegardError, match="row 7 of .* was asked for, but there were 5 rows"):
         maps["encoder.layers.0.attention"]
     with (
-        pytest.raises(IndexError, match="head 2 of .* was asked for, but there are 2 heads"),
+        pytest.raises(RegardError, match="head 2 of .* was asked for, but there are 2 heads"),
         capture(model, heads=[2]),
     ):
         model(SOURCE, TARGET)
@@ -262,7 +263,7 @@ def test_interventions_may_be_nested() -> None:
 class TwoCores(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.near, self.far = Attend(), Attend()
+        self.near, self.far = Attend(2), Attend(2)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.near(x, x, x, None, 1.0) + self.far(x, x, x, None, 2.0)
@@ -295,7 +296,7 @@ def test_impossible_interventions_raise() -> None:
         intervene(model, drop_positions="x").__enter__()
     for heads in ([2], [], [-1]):
         with (
-            pytest.raises(IndexError, match="heads should be numbers from 0 to 1"),
+            pytest.raises(RegardError, match="heads should be numbers from 0 to 1"),
             intervene(model, drop_heads={"*": heads}),
         ):
             model(SOURCE, TARGET)

@@ -154,11 +154,7 @@ class Explorer:
         if verb not in self.verbs:
             raise RegardError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
         kind, method = self.verbs[verb]
-        question = understood(kind, arguments)
-        try:
-            return method(question)
-        except IndexError as error:  # a head that is not there
-            raise RegardError(str(error)) from None
+        return method(understood(kind, arguments))
 
     def model(self, _question: Question) -> Answer:
         """What the model is made of."""

@@ -14,6 +14,7 @@ from regard.blocks.recurrent import AttentiveCell
 from regard.blocks.scores import AdditiveScore, DotScore, ScoredAttention
 from regard.errors import RegardError
 from regard.models.transformer import Transformer, TransformerConfig
+from repeating import Both
 
 SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 2}
 SOURCE = padded_tokens([5, 3])
@@ -276,6 +277,24 @@ def test_a_module_with_two_attentions_has_a_name_for_each() -> None:
     assert set(maps) == {"near", "far"}
     with intervene(model, drop_heads={"*": [0, 1]}):
         assert (model(x) == 0).all()
+
+
+def test_a_core_that_regard_does_not_know_is_captured_and_changed() -> None:
+    model, x = Both(), torch.randn(1, 4, 8, dtype=torch.float64)
+    with capture(model) as maps, capture(model, "near", heads=[1], rows=[2]) as some:
+        model(x)
+    assert maps["near"].shape == (1, 2, 4, 4)
+    assert maps["far"].shape == (1, 4, 4, 4)
+    assert maps["near"][0, 0].bool().tolist() == [[abs(i - j) <= 1 for j in range(4)] for i in range(4)]
+    assert torch.equal(some["near"], maps["near"][:, [1]][:, :, [2]])
+    with intervene(model, drop_mask="near", drop_scaling="near"), capture(model, "near") as changed:
+        model(x)
+    query = x.unflatten(2, (2, 4)).transpose(1, 2)
+    assert_same(changed["near"], (query @ query.mT).softmax(-1))
+    with intervene(model, drop_heads={"near": [0, 1], "far": [0, 1, 2, 3]}):
+        assert (model(x) == 0).all()
+    with pytest.raises(RegardError, match="head 2 of 'near' was asked for, but there are 2 heads"):
+        capture(model, heads=[2]).__enter__()
 
 
 def test_half_precision_is_captured_without_nan() -> None:

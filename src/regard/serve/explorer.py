@@ -188,7 +188,10 @@ class Explorer:
     def attention(self, question: OneAttention) -> Answer:
         """The weights of all heads of one attention: heads × queries × keys."""
         reading = self._reading(question)
-        return Numbers(reading.weights(reading.look(question.path).path)[question.path])
+        look = reading.look(question.path)
+        sizes = (len(reading.streams[stream].tokens) for stream in (look.asks, look.answers))
+        nothing = torch.zeros(look.heads, *sizes)  # where a model stopped before that depth
+        return Numbers(reading.weights(look.path).get(look.path, nothing))
 
     def walk(self, question: OneToken) -> Answer:
         """The steps of a token through a part of the model."""

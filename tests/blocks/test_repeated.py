@@ -114,7 +114,7 @@ def test_positions_inside_have_a_name_for_each_depth() -> None:
 
 
 class Shared(nn.Module):
-    """A group of two layers that runs twice, and a list with one layer in three places."""
+    """A group of two layers that runs twice, and a list with one layer in three places, of which two run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Shared(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(2):
             x = self.group(x)
-        for layer in self.list:
+        for layer in list(self.list)[:2]:
             x = layer(x)
         return x
 
@@ -137,9 +137,9 @@ def test_names_come_in_the_order_in_which_modules_run() -> None:
         model(x)
     assert list(maps) == [
         *("group.0.attention@0", "group.1.attention@0", "group.0.attention@1", "group.1.attention@1"),
-        *("list.0.attention@0", "list.0.attention@1", "list.0.attention@2"),
+        *("list.0.attention@0", "list.0.attention@1"),
     ]
-    for weights in maps.values():  # the second call of the model, not of the list, which never runs, begins anew
+    for weights in maps.values():  # a list never runs: what holds its layers is the model
         assert torch.equal(weights[:, :, :4], weights[:, :, 4:])
 
 

@@ -1,5 +1,7 @@
 import json
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -8,13 +10,15 @@ from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
 from regard.data.tokenizer import Tokenizer
 from regard.explain.importance import head_effects, rollout
-from regard.explain.reading import mean
+from regard.explain.reading import Reading, mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.serve import explorer as module
 from regard.serve.explorer import Explorer, Numbers
 from regard.tasks.translation import Translator
+from repeating import looped
+from repeating import read as read_tokens
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
 TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
@@ -47,6 +51,48 @@ def test_every_question_has_an_answer_for_every_family(name) -> None:
     if name != "rnn":
         assert len(explorer.answer("positions", {"length": 5}).values) == 5
         assert explorer.answer("likeness", {"length": 5})["similarity"][0] == pytest.approx(1)
+
+
+class LoopedSubject:
+    """A model with one layer that runs three times, at work on the same tokens whatever the text."""
+
+    def __init__(self) -> None:
+        self.model = looped()
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def reading(self, _text: str, _said: object = None) -> Reading:
+        return read_tokens(self.model)
+
+    def alternatives(self, _text: str, _count: int) -> list[Any]:
+        return []
+
+    def grow(self, _text: str) -> Iterator[Any]:
+        return iter(())
+
+
+@pytest.mark.parametrize("stops", [2, 3])
+def test_each_depth_of_a_repeated_layer_can_be_asked_for(stops) -> None:
+    explorer = Explorer(LoopedSubject(), "looped")
+    explorer.subject.model.stops, asked = stops, {"text": "abcd"}
+    model = explorer.answer("model", {})
+    assert [look["path"] for look in model["looks"]] == [f"layer.attention@{depth}" for depth in range(3)]
+    maps = explorer.subject.reading("").weights("*")
+    assert len(maps) == stops
+    for look in model["looks"]:
+        weights = explorer.answer("attention", {**asked, "path": look["path"]}).values
+        assert torch.equal(weights, maps.get(look["path"], torch.zeros(2, 5, 5)))
+    for depth in range(stops):
+        assert explorer.answer("walk", {**asked, "path": f"layer@{depth}", "token": 1, "head": 1})["steps"]
+    found = explorer.answer("heads", asked)
+    assert [early["path"] for early in found["early"]] == [f"layer@{depth}" for depth in range(stops)]
+    assert all((effect != 0) == (path in maps) for path, effects in found["effects"].items() for effect in effects)
+    changed = [
+        explorer.answer("what-if", {**asked, "change": {"heads": {look["path"]: [0]}}})["changed"]["log_probability"]
+        for look in model["looks"]
+    ]
+    assert len({*changed, explorer.answer("read", asked)["spoken"]["log_probability"]}) == stops + 1
 
 
 def test_a_model_without_attention_can_still_be_walked_through() -> None:

@@ -151,3 +151,22 @@ def read(model: nn.Module) -> Reading:
     stream = Stream(TOKENS, tuple("abcd."), (0, 0, 1, 2, -1), ("ab", "c", "d"))
     inputs = (torch.tensor([TOKENS]),)
     return Reading(model, inputs, {"text": stream}, "text", stream, TOKENS, lambda tokens: [str(t) for t in tokens])
+
+
+class LoopedSubject:
+    """A model with one layer that runs three times, at work on the same tokens whatever the text."""
+
+    def __init__(self) -> None:
+        self.model = looped()
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def reading(self, _text: str, _said: object = None) -> Reading:
+        return read(self.model)
+
+    def alternatives(self, _text: str, _count: int) -> list[Any]:
+        return []
+
+    def grow(self, _text: str) -> Iterator[Any]:
+        return iter(())

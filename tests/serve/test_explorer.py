@@ -1,7 +1,5 @@
 import json
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
@@ -10,15 +8,14 @@ from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
 from regard.data.tokenizer import Tokenizer
 from regard.explain.importance import head_effects, rollout
-from regard.explain.reading import Reading, mean
+from regard.explain.reading import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from regard.serve import explorer as module
 from regard.serve.explorer import Explorer, Numbers
 from regard.tasks.translation import Translator
-from repeating import looped
-from repeating import read as read_tokens
+from repeating import LoopedSubject
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
 TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
@@ -51,25 +48,6 @@ def test_every_question_has_an_answer_for_every_family(name) -> None:
     if name != "rnn":
         assert len(explorer.answer("positions", {"length": 5}).values) == 5
         assert explorer.answer("likeness", {"length": 5})["similarity"][0] == pytest.approx(1)
-
-
-class LoopedSubject:
-    """A model with one layer that runs three times, at work on the same tokens whatever the text."""
-
-    def __init__(self) -> None:
-        self.model = looped()
-
-    def count(self, text: str) -> int:
-        return len(text)
-
-    def reading(self, _text: str, _said: object = None) -> Reading:
-        return read_tokens(self.model)
-
-    def alternatives(self, _text: str, _count: int) -> list[Any]:
-        return []
-
-    def grow(self, _text: str) -> Iterator[Any]:
-        return iter(())
 
 
 @pytest.mark.parametrize("stops", [2, 3])

@@ -12,7 +12,9 @@ from regard.blocks.attention import MultiHeadAttention
 from regard.blocks.capture import capture, intervene
 from regard.blocks.recurrent import AttentiveCell
 from regard.blocks.scores import AdditiveScore, DotScore, ScoredAttention
+from regard.errors import RegardError
 from regard.models.transformer import Transformer, TransformerConfig
+from repeating import Both
 
 SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 2}
 SOURCE = padded_tokens([5, 3])
@@ -152,16 +154,16 @@ def test_what_cannot_be_had_raises() -> None:
     assert len(maps) == 2
     with capture(model, "encoder.*", rows=[5]) as maps:
         model(SOURCE, TARGET)
-    with pytest.raises(IndexError, match="row 5 of"):
+    with pytest.raises(RegardError, match="row 5 of"):
         maps["encoder.layers.0.attention"]
     with capture(model, "encoder.*", rows=[1, 7]) as maps:
         model(SOURCE, TARGET)
     assert "encoder.layers.0.attention" in maps
     assert "decoder.layers.0.cross" not in maps
-    with pytest.raises(IndexError, match="row 7 of .* was asked for, but there were 5 rows"):
+    with pytest.raises(RegardError, match="row 7 of .* was asked for, but there were 5 rows"):
         maps["encoder.layers.0.attention"]
     with (
-        pytest.raises(IndexError, match="head 2 of .* was asked for, but there are 2 heads"),
+        pytest.raises(RegardError, match="head 2 of .* was asked for, but there are 2 heads"),
         capture(model, heads=[2]),
     ):
         model(SOURCE, TARGET)
@@ -262,7 +264,7 @@ def test_interventions_may_be_nested() -> None:
 class TwoCores(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.near, self.far = Attend(), Attend()
+        self.near, self.far = Attend(2), Attend(2)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.near(x, x, x, None, 1.0) + self.far(x, x, x, None, 2.0)
@@ -275,6 +277,24 @@ def test_a_module_with_two_attentions_has_a_name_for_each() -> None:
     assert set(maps) == {"near", "far"}
     with intervene(model, drop_heads={"*": [0, 1]}):
         assert (model(x) == 0).all()
+
+
+def test_a_core_that_regard_does_not_know_is_captured_and_changed() -> None:
+    model, x = Both(), torch.randn(1, 4, 8, dtype=torch.float64)
+    with capture(model) as maps, capture(model, "near", heads=[1], rows=[2]) as some:
+        model(x)
+    assert maps["near"].shape == (1, 2, 4, 4)
+    assert maps["far"].shape == (1, 4, 4, 4)
+    assert maps["near"][0, 0].bool().tolist() == [[abs(i - j) <= 1 for j in range(4)] for i in range(4)]
+    assert torch.equal(some["near"], maps["near"][:, [1]][:, :, [2]])
+    with intervene(model, drop_mask="near", drop_scaling="near"), capture(model, "near") as changed:
+        model(x)
+    query = x.unflatten(2, (2, 4)).transpose(1, 2)
+    assert_same(changed["near"], (query @ query.mT).softmax(-1))
+    with intervene(model, drop_heads={"near": [0, 1], "far": [0, 1, 2, 3]}):
+        assert (model(x) == 0).all()
+    with pytest.raises(RegardError, match="head 2 of 'near' was asked for, but there are 2 heads"):
+        capture(model, heads=[2]).__enter__()
 
 
 def test_half_precision_is_captured_without_nan() -> None:
@@ -295,7 +315,7 @@ def test_impossible_interventions_raise() -> None:
         intervene(model, drop_positions="x").__enter__()
     for heads in ([2], [], [-1]):
         with (
-            pytest.raises(IndexError, match="heads should be numbers from 0 to 1"),
+            pytest.raises(RegardError, match="heads should be numbers from 0 to 1"),
             intervene(model, drop_heads={"*": heads}),
         ):
             model(SOURCE, TARGET)

@@ -6,6 +6,9 @@ from readings import MODELS, read
 from regard.blocks.capture import intervene
 from regard.explain import importance
 from regard.explain.importance import early_answers, head_effects, rollout
+from regard.explain.view import View
+from repeating import looped
+from repeating import read as read_one
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -59,3 +62,43 @@ def test_the_last_early_answer_is_the_answer(name) -> None:
 
 def test_a_recurrent_model_has_no_early_answers() -> None:
     assert early_answers(read("rnn")) == {}
+
+
+def test_heads_matter_at_each_depth() -> None:
+    reading = read_one(looped())
+    whole = reading.log_probabilities(reading.run()).sum()
+    effects = head_effects(reading)
+    assert list(effects) == [look.path for look in reading.looks] == [f"layer.attention@{depth}" for depth in range(3)]
+    for look in reading.looks:
+        for head in range(2):
+            with intervene(reading.model, drop_heads={look.path: [head]}):
+                changed = reading.log_probabilities(reading.run()).sum()
+            assert_same(effects[look.path][head].double(), changed - whole, 1e-6)  # kept in float32
+            assert abs(changed - whole) > 1e-6
+
+
+@pytest.mark.parametrize("stops", [2, 3])
+def test_rollout_and_early_answers_go_through_the_depths_that_ran(stops) -> None:
+    reading = read_one(looped())
+    reading.model.stops = stops
+    maps, expected = reading.weights("*"), torch.eye(5, dtype=torch.float64)
+    for depth in range(stops):
+        step = (maps[f"layer.attention@{depth}"].mean(0) + torch.eye(5, dtype=torch.float64)) / 2
+        expected = step @ expected
+    assert_same(rollout(reading)["text", "text"], expected)
+    answers = early_answers(reading)
+    assert list(answers) == [f"layer@{depth}" for depth in range(stops)]
+    probabilities = reading.run()[0].softmax(-1)
+    assert [answer.probability for answer in answers[f"layer@{stops - 1}"]] == pytest.approx(
+        probabilities.max(-1).values.tolist()
+    )
+    assert answers["layer@0"] != answers["layer@1"]
+
+
+def test_a_view_of_one_depth() -> None:
+    reading = read_one(looped())
+    reading.model.stops = 2
+    view = View(reading, layer="layer.attention@1", head=0, words=False)
+    assert_same(view.weights, reading.weights("*@1")["layer.attention@1"][0])
+    with pytest.raises(ValueError, match="'layer.attention@2' did not run; this model may stop before it"):
+        repr(View(reading, layer="layer.attention@2"))

@@ -3,12 +3,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import regard
-from helpers import assert_same
+from helpers import assert_same, randomise
 from readings import MODELS, read
 from regard.blocks.capture import capture
+from regard.explain.reading import Reading, looks
 from regard.explain.walk import parts, walk
+from repeating import TwoCores, looped
+from repeating import read as read_one
 
 
 def outputs(reading, path: str, call: int) -> torch.Tensor:
@@ -115,3 +119,62 @@ def test_what_is_not_there_is_named() -> None:
         walk(reading, "encoder.layers.0", 9)
     with pytest.raises(ValueError, match="head 2 of 2 was asked for"):
         walk(reading, "encoder.layers.0", 0, head=2)
+
+
+def results(reading: Reading, path: str) -> list[torch.Tensor]:
+    """What each run of a module gives: (tokens, width)."""
+    seen: list[torch.Tensor] = []
+    handle = reading.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output[0]))
+    reading.run()
+    handle.remove()
+    return seen
+
+
+def test_a_layer_that_runs_three_times_is_three_parts() -> None:
+    reading = read_one(looped())
+    assert [part.path for part in parts(reading.model)] == ["tokens", "layer@0", "layer@1", "layer@2", "norm"]
+    assert {part.call for part in parts(reading.model)} == {0}
+    weights = reading.weights("*")
+    for depth, expected in enumerate(results(reading, "layer")):
+        for token in range(5):
+            steps = walk(reading, f"layer@{depth}", token, head=1)
+            assert torch.equal(steps[-1].values, expected[token])
+            (softmax,) = (step.values for step in steps if step.name == "softmax")
+            assert_same(softmax, weights[f"layer.attention@{depth}"][1, token])
+    with pytest.raises(ValueError, match="no part is at 'layer'; this model has 'tokens', 'layer@0'"):
+        walk(reading, "layer", 0)
+
+
+def test_a_part_that_holds_a_repeated_layer_ends_with_its_last_run() -> None:
+    reading = read_one(nn.Sequential(looped()))
+    reading.model.parts, reading.model.looks = {"0": "text"}, {}
+    steps = walk(reading, "0", 1)
+    assert [step.name for step in steps].count("softmax") == 3
+    assert steps[-1].name == "norm"
+    assert torch.equal(steps[-1].values, results(reading, "0.norm")[0][1])
+
+
+def test_a_depth_that_did_not_run_is_named() -> None:
+    reading = read_one(looped())
+    reading.model.stops = 2
+    assert walk(reading, "layer@1", 0)
+    with pytest.raises(ValueError, match="'layer@2' did not run; this model may stop before it"):
+        walk(reading, "layer@2", 0)
+
+
+def test_a_module_with_two_cores_tells_of_each() -> None:
+    reading = read_one(randomise(TwoCores()))
+    assert [(look.path, look.heads) for look in looks(reading.model)] == [("both.near", 2), ("both.far", 4)]
+    (expected,) = results(reading, "both")
+    steps = walk(reading, "both", 2)
+    assert [step.name for step in steps] == [
+        *("query", "softmax", "weighted sum"),
+        *("query", "keys", "values", "dot products", "scaled", "softmax", "weighted sum", "add"),
+    ]
+    assert all(step.code is None or step.code.file == "regard/blocks/attend.py" for step in steps)
+    assert_same(steps[0].values, reading.model.tokens(reading.inputs[0])[0, 2, :4])
+    assert torch.equal(steps[-1].values, expected[2])
+    # the first core has no third head
+    assert [step.name for step in walk(reading, "both", 2, head=2)] == [step.name for step in steps[3:]]
+    with pytest.raises(ValueError, match="head 4 of 4 was asked for"):
+        walk(reading, "both", 2, head=4)

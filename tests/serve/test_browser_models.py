@@ -10,6 +10,7 @@ from completers import completer
 from regard.library import ready as ready_to_read
 from regard.models.bert import PretrainingHead
 from regard.serve.explorer import Explorer
+from repeating import LoopedSubject
 from texts import TOKENIZER, bert
 
 pytestmark = needs_chromium
@@ -112,3 +113,23 @@ def test_every_view_shows_a_model_that_goes_on(page, bard, view) -> None:
     see(page, bard, view, text="ROMEO:\nO ")
     expect(page.locator("#status")).to_have_text("")
     expect(page.locator("main section").first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def looped() -> Iterator[str]:
+    subject = LoopedSubject()
+    subject.model.stops = 2  # of 3 times
+    yield from serving(Explorer(subject, "looped"))
+
+
+def test_a_layer_that_runs_several_times_is_shown_at_each_depth(page, looped) -> None:
+    for view in ("translate", "heads", "whatif", "positions", "matter"):
+        see(page, looped, view)
+        expect(page.locator("#status")).to_have_text("")
+    see(page, looped, "walk")
+    parts = ("tokens", "layer@0", "layer@1", "layer@2", "norm")
+    expect(page.locator("ol.stack button")).to_have_text([re.compile(f"^{part}") for part in parts])
+    page.get_by_role("button", name="layer@1").click()
+    expect(page.get_by_label("Head").locator("option")).to_have_count(2)
+    softmax = page.locator("ol.steps > li", has=page.get_by_role("heading", name="softmax"))
+    expect(softmax.locator(".key")).to_have_text(["a", "b", "c", "d", "."])

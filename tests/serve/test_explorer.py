@@ -15,6 +15,7 @@ from regard.models.transformer import TransformerConfig
 from regard.serve import explorer as module
 from regard.serve.explorer import Explorer, Numbers
 from regard.tasks.translation import Translator
+from repeating import LoopedSubject
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
 TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
@@ -47,6 +48,29 @@ def test_every_question_has_an_answer_for_every_family(name) -> None:
     if name != "rnn":
         assert len(explorer.answer("positions", {"length": 5}).values) == 5
         assert explorer.answer("likeness", {"length": 5})["similarity"][0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stops", [2, 3])
+def test_each_depth_of_a_repeated_layer_can_be_asked_for(stops) -> None:
+    explorer = Explorer(LoopedSubject(), "looped")
+    explorer.subject.model.stops, asked = stops, {"text": "abcd"}
+    model = explorer.answer("model", {})
+    assert [look["path"] for look in model["looks"]] == [f"layer.attention@{depth}" for depth in range(3)]
+    maps = explorer.subject.reading("").weights("*")
+    assert len(maps) == stops
+    for look in model["looks"]:
+        weights = explorer.answer("attention", {**asked, "path": look["path"]}).values
+        assert torch.equal(weights, maps.get(look["path"], torch.zeros(2, 5, 5)))
+    for depth in range(stops):
+        assert explorer.answer("walk", {**asked, "path": f"layer@{depth}", "token": 1, "head": 1})["steps"]
+    found = explorer.answer("heads", asked)
+    assert [early["path"] for early in found["early"]] == [f"layer@{depth}" for depth in range(stops)]
+    assert all((effect != 0) == (path in maps) for path, effects in found["effects"].items() for effect in effects)
+    changed = [
+        explorer.answer("what-if", {**asked, "change": {"heads": {look["path"]: [0]}}})["changed"]["log_probability"]
+        for look in model["looks"]
+    ]
+    assert len({*changed, explorer.answer("read", asked)["spoken"]["log_probability"]}) == stops + 1
 
 
 def test_a_model_without_attention_can_still_be_walked_through() -> None:

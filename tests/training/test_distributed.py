@@ -30,6 +30,27 @@ from regard.training.loop import Training
 from regard.training.report import Report
 training_of(read("translate/dates", sys.argv[1:]), Report(Console(quiet=True))).train()
 """
+REPEATED = """
+import torch
+from torch.distributed.fsdp import FSDPModule
+torch.set_default_dtype(torch.float64)
+from regard.training.device import Device
+from regard.training.distributed import Group
+from repeating import LoopedConfig
+group = Group(Device("cpu", "float32"))
+torch.manual_seed(1)
+model = LoopedConfig().build()
+tokens = torch.randint(1, 9, (2, 5))
+model(tokens).logsumexp(-1).sum().backward()
+expected = {name: parameter.grad for name, parameter in model.named_parameters()}
+model.zero_grad()
+group.shard(model)
+assert [name for name, module in model.named_modules() if isinstance(module, FSDPModule)] == ["", "layer"]
+model(tokens[group.rank : group.rank + 1]).logsumexp(-1).sum().backward()
+for name, parameter in model.named_parameters():
+    torch.testing.assert_close(parameter.grad.full_tensor(), expected[name], rtol=1e-12, atol=1e-12)
+print("equal")
+"""
 SHARD = "train.shard=true"
 SMALL = [
     "data.pairs=200", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.0",
@@ -107,6 +128,18 @@ def test_sharded_weights_give_the_losses_and_weights_of_whole_ones(single: Path,
     sharded = train(tmp_path, tmp_path / "run", processes, "train.steps=12", "train.shard=true")
     assert losses(sharded) == pytest.approx(losses(single), abs=1e-9)
     assert_same_weights(single, sharded)
+
+
+def test_a_layer_that_runs_three_times_is_sharded_and_has_the_same_gradients(tmp_path: Path) -> None:
+    script = tmp_path / "repeated.py"
+    script.write_text(REPEATED)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("equal") == 2
 
 
 def test_sharing_weights_needs_processes(tmp_path: Path) -> None:

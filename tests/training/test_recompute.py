@@ -12,6 +12,7 @@ from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.transformer import TransformerConfig
 from regard.training.recompute import recompute
+from repeating import LoopedConfig
 from runs import finish, weights
 
 SHAPE = {"vocab_size": 11, "width": 8, "dropout": 0.3}
@@ -23,6 +24,7 @@ CONFIGS = {
     "convolutions": ConvSeq2SeqConfig(**SHAPE),
     "gpt2": Gpt2Config(**STACK),
     "bert": BertConfig(**STACK),
+    "one layer three times": LoopedConfig(**SHAPE),
 }
 
 
@@ -32,7 +34,7 @@ def trained(config: Config, again: bool) -> dict[str, torch.Tensor]:
     model = config.build()
     if again:
         recompute(model)
-    inputs = 1 if isinstance(config, Gpt2Config) else 2
+    inputs = 1 if isinstance(config, Gpt2Config | LoopedConfig) else 2
     for _ in range(2):
         model(*(torch.randint(1, 2, (3, 5)) for _ in range(inputs))).sum().backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
@@ -64,6 +66,38 @@ def test_layers_run_twice_and_keep_less() -> None:
         y.sum().backward()
         assert len(runs) == 1 + again
     assert kept[True] < kept[False] / 10
+
+
+class Listed(nn.Module):
+    """One layer in three places of a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3))] * 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("kind", ["repeated", "listed three times"])
+def test_a_layer_that_runs_three_times_runs_three_times_again(kind) -> None:
+    gradients = []
+    for again in (False, True):
+        torch.manual_seed(1)
+        if kind == "repeated":
+            model, x, runs = LoopedConfig(**SHAPE).build(), torch.tensor([[1, 2, 3]]), []
+            model.layer.feedforward.register_forward_hook(lambda *_, runs=runs: runs.append(1))
+        else:
+            model, x, runs = Listed(), torch.randn(2, 8), []
+            model.layers[0][0].register_forward_hook(lambda *_, runs=runs: runs.append(1))
+        if again:
+            recompute(model)
+        model(x).sum().backward()
+        assert len(runs) == 3 + 3 * again
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
 def test_a_run_may_change_to_it_and_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:

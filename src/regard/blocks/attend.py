@@ -5,10 +5,11 @@ forms the weights, or, for few keys on a CPU, batches of small products. `attend
 `weigh` serves scores that are not dot products. All agree in outputs and gradients. A query that may see nothing gets
 zeros, not NaN.
 
-Models hold the core as a module, `Attend` or `Weigh`, because torch's hooks on it are how `capture` looks at attention
+Models hold the core as a module, an `AttentionCore`, because torch's hooks on it are how `capture` looks at attention
 and `intervene` changes it.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from regard.blocks import masks
+from regard.blocks.operations import KEYS, ROWS, Call, Operation
 from regard.blocks.shapes import expect
 
 FEW = 128  # keys; with more, the fused kernel is as fast and needs less memory
@@ -159,8 +161,48 @@ def check_allowed(allowed: Tensor | None, full: tuple[int, int, int, int]) -> No
         raise ValueError(f"allowed should have or broadcast to shape {full}, got {tuple(allowed.shape)}")
 
 
-class Attend(nn.Module):
-    """`attend` as a module, so that hooks can see and change what goes in and comes out."""
+class AttentionCore(nn.Module):
+    """Attention as a module, so that hooks can see and change what goes in and comes out.
+
+    All its arguments are positional. Its output is what the heads find, BHTE, or a tuple that begins with it. What
+    `capture`, `intervene` and a walk need to know, it tells of itself.
+
+    Args:
+        scaled: its scores are dot products, which a scale multiplies.
+    """
+
+    def __init__(self, heads: int, *, scaled: bool) -> None:
+        super().__init__()
+        self.heads, self.scaled = heads, scaled
+
+    def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
+        """How many queries ask and how many keys there are in a call with these arguments."""
+        raise NotImplementedError
+
+    def weights(
+        self, args: tuple[Any, ...], output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
+    ) -> Tensor:
+        """The weights of a call, BHTS, of these heads and queries and no others; None: of all."""
+        raise NotImplementedError
+
+    def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call in which everything may be seen."""
+        raise NotImplementedError
+
+    def unscaled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call in which scores are not scaled; only asked for if `scaled`."""
+        raise NotImplementedError
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """What a walk shows: queries, keys and values as far as it has them, scores, mask, softmax, weighted sum."""
+        raise NotImplementedError
+
+
+class Attend(AttentionCore):
+    """`attend` as a module."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__(heads, scaled=True)
 
     def forward(
         self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float, /
@@ -168,10 +210,102 @@ class Attend(nn.Module):
         """What each query finds."""
         return attend(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
 
+    def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
+        """T and S."""
+        query_BHTK, key_BHSK, *_ = args
+        return query_BHTK.size(2), key_BHSK.size(2)
 
-class Weigh(nn.Module):
-    """`weigh` as a module, so that hooks can see and change what goes in and comes out."""
+    def weights(
+        self, args: tuple[Any, ...], _output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
+    ) -> Tensor:
+        """Computed from what went in, because the fused kernel does not give them."""
+        query, key, value, allowed, scale = args
+        allowed = None if allowed is None else _chosen(allowed, heads, rows)
+        nothing = _chosen(value, heads, None)[..., :0]  # only the weights are wanted, not what they find
+        return attend_explicitly(_chosen(query, heads, rows), _chosen(key, heads, None), nothing, allowed, scale)[1]
 
-    def forward(self, scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None, /) -> tuple[Tensor, Tensor]:
+    def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """No mask."""
+        return (*args[:3], None, args[4])
+
+    def unscaled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A scale of 1."""
+        return (*args[:4], 1.0)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """From the query to the weighted sum."""
+        query_BHTK, key_BHSK, value_BHSE, allowed, scale = call.args
+        yield Operation("query", "q", query_BHTK, None)
+        yield Operation("keys", "k_i", key_BHSK, None, ROWS)
+        yield Operation("values", "v_i", value_BHSE, None, ROWS)
+        where, dots_BHTS = (attend_explicitly, "scores_BHTS = query_BHTK @"), query_BHTK @ key_BHSK.mT
+        yield Operation("dot products", "q · k_i", dots_BHTS, where, KEYS)
+        scores_BHTS = dots_BHTS * scale
+        if scale != 1:
+            yield Operation("scaled", "s_i = q · k_i / √K", scores_BHTS, where, KEYS)
+        found_BHTE, weights_BHTS = attend_explicitly(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
+        yield from weighing(scores_BHTS, allowed, weights_BHTS, found_BHTE)
+
+
+class Weigh(AttentionCore):
+    """`weigh` as a module."""
+
+    def forward(
+        self, scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float | None, /
+    ) -> tuple[Tensor, Tensor]:
         """What each query finds, and the weights."""
-        return weigh(scores_BHTS, value_BHSE, allowed)
+        return weigh(_scaled(scores_BHTS, scale), value_BHSE, allowed)
+
+    def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
+        """T and S."""
+        queries, keys = args[0].shape[2:]
+        return queries, keys
+
+    def weights(
+        self, _args: tuple[Any, ...], output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
+    ) -> Tensor:
+        """Those of the output."""
+        return _chosen(output[1], heads, rows).clone()
+
+    def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """No mask."""
+        return (*args[:2], None, args[3])
+
+    def unscaled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A scale of 1."""
+        return (*args[:3], 1.0)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """From the values to the weighted sum."""
+        (scores_BHTS, value_BHSE, allowed, scale), (found_BHTE, weights_BHTS) = call.args, call.output
+        yield Operation("values", "v_i", value_BHSE, None, ROWS)
+        scores_BHTS = _scaled(scores_BHTS, scale)
+        yield Operation("scores", "s_i", scores_BHTS, None, KEYS)
+        yield from weighing(scores_BHTS, allowed, weights_BHTS, found_BHTE)
+
+
+def weighing(
+    scores_BHTS: Tensor, allowed: Tensor | None, weights_BHTS: Tensor, found_BHTE: Tensor
+) -> Iterator[Operation]:
+    """What `weigh` does: mask, softmax, weighted sum."""
+    is_masked = allowed is not None and not bool(allowed.all())
+    line = f"weights_BHTS = scores_BHTS.{'masked_fill' if is_masked else 'softmax'}("
+    if is_masked:
+        assert allowed is not None
+        masked_BHTS = scores_BHTS.masked_fill(~allowed, torch.nan)
+        yield Operation("mask", "s_i, or nothing", masked_BHTS, (weigh, line), KEYS)
+    yield Operation("softmax", "α = softmax(s)", weights_BHTS, (weigh, line), KEYS)
+    yield Operation("weighted sum", "Σ_i α_i v_i", found_BHTE, (weigh, "return weights_BHTS @ value"))
+
+
+def _scaled(scores_BHTS: Tensor, scale: float | None) -> Tensor:
+    return scores_BHTS if scale is None else scores_BHTS * scale
+
+
+def _chosen(x_BHTS: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
+    """The heads and rows asked for; a dimension that broadcasts stays as it is."""
+    if heads is not None and x_BHTS.size(1) > 1:
+        x_BHTS = x_BHTS[:, heads]
+    if rows is not None and x_BHTS.size(2) > 1:
+        x_BHTS = x_BHTS[:, :, rows]
+    return x_BHTS

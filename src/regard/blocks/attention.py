@@ -4,7 +4,8 @@ MultiHead(x, memory) = Concat(head_1, ..., head_H) W_O,  head_i = Attention(x W_
 (Vaswani et al. 2017, section 3.2.2). Without a memory, x looks at itself.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.blocks.attend import Attend
 from regard.blocks.linear import Linear
+from regard.blocks.operations import Call, Operation
 from regard.blocks.positions import Rotary
 from regard.blocks.shapes import expect, expect_one_of
 
@@ -117,7 +119,7 @@ class MultiHeadAttention(nn.Module):
         self.out = Linear(width, width if out_width is None else out_width, bias=bias)
         self.rotary = rotary
         self.scale = 1.0 if score == "dot" else (width // heads) ** -0.5
-        self.attend = Attend()
+        self.attend = Attend(heads)
 
     def forward(
         self,
@@ -156,3 +158,24 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x_BTD: Tensor) -> Tensor:
         return x_BTD.view(*x_BTD.shape[:2], self.heads, self.width // self.heads).transpose(1, 2)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """Queries, keys and values, what the core makes of them, and W_O."""
+        forward, remember = MultiHeadAttention.forward, MultiHeadAttention.remember
+        query, keys, values, *attended = call.tell(self.attend)
+        seen = "x_i" if len(call.args) < 2 or call.args[1] is None else "m_i"
+        straight_BHTK = self._split(call.of(self.query).output)
+        yield Operation("query", "q = W_Q x + b", straight_BHTK, (forward, "self._split(self.query("))
+        if self.rotary is None:
+            yield replace(keys, equation=f"k_i = W_K {seen} + b", where=(remember, "self._split(self.key("))
+        else:
+            turned, line = "query, turned", "query_BHTK = self.rotary("
+            yield replace(query, name=turned, equation="q ← R_t q", where=(forward, line))
+            turned, equation, line = "keys, turned", f"k_i = R_i (W_K {seen} + b)", "key_BHSK = self.rotary("
+            yield replace(keys, name=turned, equation=equation, where=(remember, line))
+        line = "return KeyValue(key_BHSK, self._split("
+        yield replace(values, equation=f"v_i = W_V {seen} + b", where=(remember, line))
+        yield from attended
+        where = forward, "return self.out("
+        yield Operation("heads joined", "[head_1, …, head_H]", call.of(self.out).args[0], where)
+        yield Operation("W_O", "W_O [head_1, …, head_H] + b", call.output, where)

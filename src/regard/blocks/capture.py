@@ -1,35 +1,37 @@
 """See and change what attention does, from outside: `capture` and `intervene`.
 
-Both are hooks on the attention cores (`Attend`, `Weigh`) and on positions; a model knows nothing of them. Attention
-modules are named by their path in the model, such as `decoder.layers.3.cross`; patterns are like those of file names:
-`*` stands for any text.
+Both are hooks on the attention cores and on positions; a model knows nothing of them. Attention modules are named by
+their path in the model, such as `decoder.layers.3.cross`; one that runs several times in depth has a name for each,
+such as `layer.attention@2`. Patterns are like those of file names, `*` standing for any text; one that names no depth
+means all of them.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.blocks.attend import Attend, Weigh, attend_explicitly
+from regard.blocks.attend import AttentionCore
 from regard.blocks.positions import Positions, Rotary
-from regard.blocks.scores import DotScore, ScoredAttention
+from regard.blocks.repeated import Hooks, by_depth
 from regard.errors import RegardError
 
 Patterns = str | Sequence[str]
+M = TypeVar("M", bound=nn.Module)
 
 
 class Maps(Mapping[str, Tensor]):
     """Captured weights by module path, each of shape (batch, heads, rows, keys).
 
-    Calls of a module one after the other, as in recurrent or cached decoding, are rows one after the other; rows with
-    fewer keys end in zeros. Rows belong to the sentences as they stood in the batch at that call: where a search moves
-    sentences about, capture a second run, with the text that it found.
+    Calls of a module one after the other at one depth, as in recurrent or cached decoding, are rows one after the
+    other; rows with fewer keys end in zeros. Rows belong to the sentences as they stood in the batch at that call:
+    where a search moves sentences about, capture a second run, with the text that it found.
     """
 
     def __init__(self, paths: Sequence[str], heads: Sequence[int] | None, rows: Sequence[int] | None) -> None:
@@ -44,7 +46,9 @@ class Maps(Mapping[str, Tensor]):
         if not self._seen[path]:
             raise KeyError(f"{path!r} did not run; run the model inside the with-block")
         if self._rows is not None and max(self._rows) >= self._seen[path]:
-            raise IndexError(f"row {max(self._rows)} of {path!r} was asked for, but there were {self._seen[path]} rows")
+            raise RegardError(
+                f"row {max(self._rows)} of {path!r} was asked for, but there were {self._seen[path]} rows"
+            )
         parts = self._parts[path]
         if len({part.shape[:2] for part in parts}) > 1:
             raise RegardError(f"{path!r} ran with different batches; use one capture for each run of the model")
@@ -64,38 +68,17 @@ class Maps(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _record(self, path: str, core: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        count = args[0].size(2)
+    def _record(self, path: str, core: AttentionCore, args: tuple[Any, ...], output: Any) -> None:
+        count, keys = core.queries_and_keys(args)
         first, self._seen[path] = self._seen[path], self._seen[path] + count
-        keys = args[0].size(3) if isinstance(core, Weigh) else args[1].size(2)
         self._keys[path] = max(self._keys[path], keys)
         rows = None
         if self._rows is not None:
             rows = [row - first for row in sorted(self._rows) if first <= row < first + count]
             if not rows:
                 return
-        if self._heads is not None and max(self._heads) >= args[0].size(1):
-            raise IndexError(
-                f"head {max(self._heads)} of {path!r} was asked for, but there are {args[0].size(1)} heads"
-            )
         with torch.no_grad():
-            if isinstance(core, Weigh):
-                weights = self._select(output[1], rows).clone()
-            else:
-                query, key, value, allowed, scale = args
-                allowed = None if allowed is None else self._select(allowed, rows)
-                nothing = self._select(value, None)[..., :0]  # only the weights are wanted, not what they find
-                query, key = self._select(query, rows), self._select(key, None)
-                weights = attend_explicitly(query, key, nothing, allowed, scale)[1]
-        self._parts[path].append(weights.detach())
-
-    def _select(self, x_BHTS: Tensor, rows: Sequence[int] | None) -> Tensor:
-        """The heads and rows asked for; a dimension that broadcasts stays as it is."""
-        if self._heads is not None and x_BHTS.size(1) > 1:
-            x_BHTS = x_BHTS[:, self._heads]
-        if rows is not None and x_BHTS.size(2) > 1:
-            x_BHTS = x_BHTS[:, :, rows]
-        return x_BHTS
+            self._parts[path].append(core.weights(args, output, self._heads, rows).detach())
 
 
 @contextmanager
@@ -118,10 +101,13 @@ def capture(
         if numbers is not None and (not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers)):
             raise RegardError(f"{name} should be numbers from 0, at least one, each once, got {list(numbers)}")
     cores = find(attention_cores(model), layers, "attention")
+    for path, core in cores.items():
+        if heads is not None and max(heads) >= core.heads:
+            raise RegardError(f"head {max(heads)} of {path!r} was asked for, but there are {core.heads} heads")
     maps = Maps(list(cores), heads, rows)
-    with ExitStack() as hooks:
+    with Hooks(model) as hooks:
         for path, core in cores.items():
-            hooks.callback(core.register_forward_hook(partial(maps._record, path)).remove)
+            hooks.after(path, core, partial(maps._record, path))
         yield maps
 
 
@@ -143,23 +129,20 @@ def intervene(
         drop_positions: position paths (such as `encoder.positions`) that are to say nothing.
     """
     cores = attention_cores(model)
-    with ExitStack() as hooks:
+    with Hooks(model) as hooks:
         for pattern, heads in (drop_heads or {}).items():
-            for core in find(cores, pattern, "attention").values():
-                change = partial(_change_found, partial(_without_heads, heads))
-                hooks.callback(core.register_forward_hook(change).remove)
-        for core in find(cores, drop_mask, "attention").values():
-            hooks.callback(core.register_forward_pre_hook(_see_all).remove)
+            for path, core in find(cores, pattern, "attention").items():
+                if not heads or min(heads) < 0 or max(heads) >= core.heads:
+                    raise RegardError(f"heads should be numbers from 0 to {core.heads - 1}, got {list(heads)}")
+                hooks.after(path, core, partial(_change_found, partial(_without_heads, heads)))
+        for path, core in find(cores, drop_mask, "attention").items():
+            hooks.before(path, core, _see_all)
         for path, core in find(cores, drop_scaling, "attention").items():
-            if isinstance(core, Attend):
-                hooks.callback(core.register_forward_pre_hook(_scale_by_one).remove)
-            elif (score := _dot_score(model, core)) is not None:
-                hooks.callback(setattr, score, "scale", score.scale)
-                score.scale = 1.0
-            else:
+            if not core.scaled:
                 raise RegardError(f"{path!r} has no scaling to drop: its scores are no dot products")
-        for module in find(position_modules(model), drop_positions, "positions").values():
-            hooks.callback(module.register_forward_hook(_say_nothing).remove)
+            hooks.before(path, core, _scale_by_one)
+        for path, module in find(position_modules(model), drop_positions, "positions").items():
+            hooks.after(path, module, _say_nothing)
         yield
 
 
@@ -167,39 +150,44 @@ def intervene(
 def drop_one_head_each(model: nn.Module, heads: Sequence[tuple[str, int]]) -> Iterator[None]:
     """Sentence i of a batch does without the i-th of these heads, each an attention path and a number."""
     cores = attention_cores(model)
-    with ExitStack() as hooks:
-        for path in {path for path, _ in heads}:
-            rows = [i for i, (other, _) in enumerate(heads) if other == path]
+    with Hooks(model) as hooks:
+        for pattern in {path for path, _ in heads}:
+            rows = [i for i, (other, _) in enumerate(heads) if other == pattern]
             change = partial(_change_found, partial(_without_one_each, rows, [heads[i][1] for i in rows]))
-            hooks.callback(cores[path].register_forward_hook(change).remove)
+            for path, core in find(cores, pattern, "attention").items():
+                hooks.after(path, core, change)
         yield
 
 
-def attention_cores(model: nn.Module) -> dict[str, nn.Module]:
+def attention_cores(model: nn.Module) -> dict[str, AttentionCore]:
     """The attention cores of a model by the path of the module they serve, or by their own where one has several."""
-    cores = {path: module for path, module in model.named_modules() if isinstance(module, Attend | Weigh)}
+    cores = {path: module for path, module in model.named_modules() if isinstance(module, AttentionCore)}
     owners = Counter(path.rpartition(".")[0] for path in cores)
-    return {path if owners[owner := path.rpartition(".")[0]] > 1 else owner: core for path, core in cores.items()}
+    served = {path if owners[owner := path.rpartition(".")[0]] > 1 else owner: core for path, core in cores.items()}
+    return by_depth(model, served)
 
 
 def position_modules(model: nn.Module) -> dict[str, nn.Module]:
     """The modules of a model that tell positions, by path."""
-    return {path: module for path, module in model.named_modules() if isinstance(module, Positions | Rotary)}
+    modules = {path: module for path, module in model.named_modules() if isinstance(module, Positions | Rotary)}
+    return by_depth(model, modules)
 
 
-def find(modules: Mapping[str, nn.Module], patterns: Patterns, what: str) -> dict[str, nn.Module]:
-    """The modules whose path matches; a pattern without a match is an error that lists the paths."""
+def find(modules: Mapping[str, M], patterns: Patterns, what: str) -> dict[str, M]:
+    """The modules whose path matches, at any depth or at that of the pattern; a pattern without a match is an error."""
     patterns = [patterns] if isinstance(patterns, str) else patterns
     for pattern in patterns:
-        if not any(fnmatchcase(path, pattern) for path in modules):
+        if not any(_matches(path, pattern) for path in modules):
             known = ", ".join(map(repr, modules)) or "none"
             raise RegardError(f"no {what} matches {pattern!r}; this model has {known}")
-    return {path: m for path, m in modules.items() if any(fnmatchcase(path, pattern) for pattern in patterns)}
+    return {path: module for path, module in modules.items() if any(_matches(path, pattern) for pattern in patterns)}
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path.partition("@")[0], pattern)
 
 
 def _without_heads(heads: Sequence[int], found_BHTK: Tensor) -> Tensor:
-    if not heads or min(heads) < 0 or max(heads) >= found_BHTK.size(1):
-        raise IndexError(f"heads should be numbers from 0 to {found_BHTK.size(1) - 1}, got {list(heads)}")
     return found_BHTK.index_fill(1, torch.tensor(heads, device=found_BHTK.device), 0.0)
 
 
@@ -214,26 +202,12 @@ def _change_found(change: Callable[[Tensor], Tensor], _core: nn.Module, _args: t
     return change(output)
 
 
-def _see_all(core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    at = 3 if isinstance(core, Attend) else 2
-    return (*args[:at], None, *args[at + 1 :])
+def _see_all(core: AttentionCore, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return core.unmasked(args)
 
 
-def _scale_by_one(_core: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*args[:4], 1.0)
-
-
-def has_scaling(model: nn.Module, core: nn.Module) -> bool:
-    """Whether what a core weighs are dot products, which may be divided."""
-    return isinstance(core, Attend) or _dot_score(model, core) is not None
-
-
-def _dot_score(model: nn.Module, core: nn.Module) -> DotScore | None:
-    """The score of dot products that a core weighs, if it is one."""
-    for module in model.modules():
-        if isinstance(module, ScoredAttention) and module.weigh is core and isinstance(module.score, DotScore):
-            return module.score
-    return None
+def _scale_by_one(core: AttentionCore, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return core.unscaled(args)
 
 
 def _say_nothing(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:

@@ -1,9 +1,12 @@
 """Gated 1-D convolution: y = (x ∗ A + a) ⊙ σ(x ∗ B + b), the layer of ConvS2S (Gehring et al. 2017)."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect
 
 
@@ -46,3 +49,11 @@ class GatedConvolution(nn.Module):
 
     def _gate(self, x_BTD: Tensor) -> Tensor:
         return F.glu(self.filters(x_BTD.mT), dim=1).mT
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The two halves of the filters, and their product."""
+        values_BTD, gates_BTD = call.of(self.filters).output.mT.chunk(2, dim=2)
+        where = GatedConvolution._gate, "F.glu("
+        yield Operation("convolution", "x ∗ A + a", values_BTD, where)
+        yield Operation("gate", "σ(x ∗ B + b)", gates_BTD.sigmoid(), where)
+        yield Operation("gated", "(x ∗ A + a) ⊙ σ(x ∗ B + b)", call.output, where)

@@ -1,11 +1,14 @@
 """Token embedding: one vector for each token of the vocabulary, which may also serve as the output layer."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks.initial import normal_
 from regard.blocks.linear import linear
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect
 from regard.errors import RegardError
 
@@ -42,6 +45,11 @@ class TokenEmbedding(nn.Module):
         """The score of every token of the vocabulary at each position."""
         expect("x", x_BTD, "batch", "length", self.width)
         return linear(x_BTD, self.weight)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The vector."""
+        equation = "x = E[token]" if self.scale == 1 else "x = E[token] · √D"
+        yield Operation("embedding", equation, call.output, (TokenEmbedding.forward, "F.embedding("))
 
 
 def make_embeddings(

@@ -1,6 +1,6 @@
 """The position-wise feed-forward network: FFN(x) = W_2 f(W_1 x + b_1) + b_2  (Vaswani et al. 2017, eq. 2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks.linear import Linear
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect, expect_one_of
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish"]
@@ -35,3 +36,9 @@ class FeedForward(nn.Module):
         expect("x", x_BTD, "batch", "length", self.width)
         hidden_BTF = self.activation(self.inner(x_BTD))
         return self.outer(hidden_BTF)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """Both layers."""
+        hidden_BTF, forward = call.of(self.outer).args[0], FeedForward.forward
+        yield Operation("feed-forward, inner", "h = f(W_1 x + b_1)", hidden_BTF, (forward, "hidden_BTF = "))
+        yield Operation("feed-forward", "W_2 h + b_2", call.output, (forward, "return self.outer("))

@@ -3,7 +3,7 @@
 A norm is called with x and the position of x's first vector, which only batch norm needs to know.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks.dropout import Dropout
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 NormKind = Literal["layer", "batch"]
 Placement = Literal["pre", "post"]
+EQUATION = "g ⊙ (x − μ)/σ + b"
 
 
 class LayerNorm(nn.Module):
@@ -30,6 +32,10 @@ class LayerNorm(nn.Module):
         """x, normalised."""
         expect("x", x_BTD, "batch", "length", self.width)
         return F.layer_norm(x_BTD, (self.width,), self.weight, self.bias, self.eps)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The norm."""
+        yield Operation("norm", EQUATION, call.output, (LayerNorm.forward, "F.layer_norm("))
 
 
 class BatchNorm(nn.Module):
@@ -64,6 +70,10 @@ class BatchNorm(nn.Module):
             mean_TD, variance_TD = now_TD, spread_TD
         return (x_BTD - mean_TD) * (variance_TD + self.eps).rsqrt() * self.weight + self.bias
 
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The norm."""
+        yield Operation("norm", EQUATION, call.output, (BatchNorm.forward, "return (x_BTD - mean"))
+
 
 def make_norm(kind: NormKind, width: int, context: int) -> nn.Module:
     """The norm of that name."""
@@ -85,3 +95,12 @@ class Residual(nn.Module):
         if self.placement == "pre":
             return x_BTD + self.dropout(sublayer(self.norm(x_BTD, start)))
         return self.norm(x_BTD + self.dropout(sublayer(x_BTD)), start)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The sum and, where it comes after it, the norm."""
+        if self.placement == "pre":
+            yield Operation("add", "x + sublayer(norm(x))", call.output, (Residual.forward, "return x_BTD + "))
+        else:
+            sum_BTD, where = call.of(self.norm).args[0], (Residual.forward, "return self.norm(x_BTD + ")
+            yield Operation("add", "x + sublayer(x)", sum_BTD, where)
+            yield from call.tell(self.norm)

@@ -6,7 +6,7 @@ kept for the next call.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.initial import normal_
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect, expect_context, expect_one_of
 
 Kind = Literal["sinusoidal", "sinusoidal_split", "fourier", "learned", "rotary", "none"]
@@ -85,6 +86,15 @@ class Positions(nn.Module):
             return torch.cat((x_BTD, encoding_TE.expand(x_BTD.size(0), -1, -1)), dim=2)
         expect("x", x_BTD, "batch", "length", encoding_TE.size(1))
         return x_BTD + encoding_TE
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The encoding, and x with it."""
+        encoding_1TE, forward = self.encoding(*call.args)[None], Positions.forward
+        yield Operation("position", "e_t", encoding_1TE, (forward, "self.encoding("))
+        if self.merge == "concatenate":
+            yield Operation("beside position", "[x, e_t]", call.output, (forward, "torch.cat("))
+        else:
+            yield Operation("plus position", "x + e_t", call.output, (forward, "return x_BTD + encoding_TE"))
 
 
 def make_positions(kind: Kind, width: int, context: int, merge: Merge = "add") -> Positions | None:

@@ -6,14 +6,16 @@
 Without attention, all that the decoder knows of the source is s_0.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.blocks import masks
+from regard.blocks.operations import Call, Operation
 from regard.blocks.scores import Memory, ScoredAttention
 from regard.blocks.shapes import expect, expect_one_of
 
@@ -61,6 +63,12 @@ class RecurrentEncoder(nn.Module):
         final_BM = _as_tuple(last)[0][-(self.memory_width // self.width) :].transpose(0, 1).flatten(1)
         return memory_BSM, final_BM
 
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The states; what the kernel does inside, it does not tell."""
+        memory_BSM, _ = call.output
+        where = RecurrentEncoder.forward, "states, last = self.kernel("
+        yield Operation("read in order", "h_t = cell(x_t, h_(t∓1))", memory_BSM, where)
+
 
 @dataclass(frozen=True)
 class CellState:
@@ -85,6 +93,8 @@ class AttentiveCell(nn.Module):
 
     Its output has `out_width`: the state and the context side by side. Dropout falls between layers.
     """
+
+    takes_one_token: ClassVar = True
 
     def __init__(
         self,
@@ -135,6 +145,14 @@ class AttentiveCell(nn.Module):
         out_B1D, hidden = self.kernel(torch.cat((x_BE[:, None], context_B1M), dim=2), hidden)
         out = torch.cat((out_B1D, context_B1M), dim=2)
         return out[:, 0], CellState(_as_tuple(hidden), state.memory, weights_BS)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """What the kernel is given, and the state that it gives."""
+        kernel, is_attentive = call.of(self.kernel), self.attention is not None
+        where = AttentiveCell.forward, "torch.cat((x_BE" if is_attentive else "self.kernel(x_BE[:, None]"
+        equation = "[x_t, c_t]" if is_attentive else "x_t"
+        yield Operation("what the cell is given", equation, kernel.args[0], where)
+        yield Operation("new state", f"s_t = cell({equation}, s_(t−1))", kernel.output[0], where)
 
 
 def _as_tuple(hidden: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -6,16 +6,20 @@
     location-aware  e_i = vᵀ tanh(W s + U h_i + Z f_i + b), f = F ∗ α    Chorowski et al. 2015
 
 A score has two parts, so that what depends on the memory alone is computed once a sentence: `keys(memory)`, and the
-score itself for each query. α are the weights of the step before, which only the last of the four looks at.
+score itself for each query. α are the weights of the step before, which only the last of the four looks at. A score
+also has its equation, and the `scale` that the core multiplies dot products by; other scores have none.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks import masks
 from regard.blocks.attend import Weigh
+from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect
 
 
@@ -27,18 +31,22 @@ class DotScore(nn.Module):
         self.memory_width = memory_width
         self.query = nn.Linear(query_width, memory_width, bias=False)
         self.scale = memory_width**-0.5 if scaled else 1.0
+        self.equation = "e_i = (W s)ᵀ h_i / √M" if scaled else "e_i = (W s)ᵀ h_i"
 
     def keys(self, memory_BSM: Tensor) -> Tensor:
         """The memory itself."""
         return memory_BSM
 
     def forward(self, query_BTD: Tensor, key_BSM: Tensor, _previous_BS: Tensor) -> Tensor:
-        """e for each query and each memory."""
-        return self.query(query_BTD) @ key_BSM.mT * self.scale
+        """e for each query and each memory, before it is scaled."""
+        return self.query(query_BTD) @ key_BSM.mT
 
 
 class AdditiveScore(nn.Module):
     """e_i = vᵀ tanh(W s + U h_i)."""
+
+    scale: ClassVar[None] = None
+    equation: ClassVar = "e_i = vᵀ tanh(W s + U h_i)"
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
@@ -63,6 +71,9 @@ class LocationAwareScore(nn.Module):
     Args:
         kernel: positions that one filter sees; odd, so that it has a middle.
     """
+
+    scale: ClassVar[None] = None
+    equation: ClassVar = "e_i = vᵀ tanh(W s + U h_i + Z f_i + b)"
 
     def __init__(self, query_width: int, memory_width: int, width: int, channels: int = 10, kernel: int = 31) -> None:
         super().__init__()
@@ -105,7 +116,7 @@ class ScoredAttention(nn.Module):
     def __init__(self, score: DotScore | AdditiveScore | LocationAwareScore) -> None:
         super().__init__()
         self.score = score
-        self.weigh = Weigh()
+        self.weigh = Weigh(heads=1, scaled=score.scale is not None)
 
     def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> Memory:
         """What the score needs of a memory, computed once."""
@@ -121,5 +132,17 @@ class ScoredAttention(nn.Module):
         expect("query", query_BTD, memory.value_BSM.size(0), "length", self.score.query.in_features)
         expect("previous", previous_BS, *memory.value_BSM.shape[:2])
         scores_BTS = self.score(query_BTD, memory.key_BSA, previous_BS)
-        context_B1TM, weights_B1TS = self.weigh(scores_BTS[:, None], memory.value_BSM[:, None], memory.allowed_B11S)
+        context_B1TM, weights_B1TS = self.weigh(
+            scores_BTS[:, None], memory.value_BSM[:, None], memory.allowed_B11S, self.score.scale
+        )
         return context_B1TM[:, 0], weights_B1TS[:, 0, -1]
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The state that asks, the memory, and what the core makes of the scores."""
+        where = ScoredAttention.forward, "scores_BTS = self.score("
+        memory, scores, *weighed, context = call.tell(self.weigh)
+        yield Operation("state", "s_(t−1)", call.args[0], where)
+        yield replace(memory, name="memory", equation="h_i", where=where)
+        yield replace(scores, equation=self.score.equation, where=where)
+        yield from weighed
+        yield replace(context, name="context", equation="c = Σ_i α_i h_i")

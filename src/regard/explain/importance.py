@@ -6,7 +6,6 @@ rollout            R_l = (A_l + I)/2 · R_(l−1): attention through all layers,
 early answers      the output layer applied to what each layer gives (the "logit lens")
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.capture import drop_one_head_each
+from regard.blocks.repeated import Hooks, by_depth, repeated
 from regard.explain.reading import Reading, mean
 from regard.models.interface import Answering
 
@@ -58,14 +58,15 @@ def rollout(reading: Reading) -> dict[tuple[str, str], Tensor]:
     """
     maps = reading.weights([look.path for look in reading.looks])
     result: dict[tuple[str, str], Tensor] = {}
-    for look in reading.looks:
+    looks = [look for look in reading.looks if look.path in maps]  # what runs in depth may stop early
+    for look in looks:
         if look.asks == look.answers:
             mean_TT = maps[look.path].mean(0)
             step_TT = (mean_TT + torch.eye(len(mean_TT), dtype=mean_TT.dtype)) / 2
             before_TT = result.get((look.asks, look.asks))
             result[look.asks, look.asks] = step_TT if before_TT is None else step_TT @ before_TT
     for pair in [pair for pair in rollouts(reading) if pair[0] != pair[1]]:
-        mean_TS = mean(maps[look.path] for look in reading.looks if (look.asks, look.answers) == pair)
+        mean_TS = mean(maps[look.path] for look in looks if (look.asks, look.answers) == pair)
         within_SS = result.get((pair[1], pair[1]))
         result[pair] = mean_TS if within_SS is None else mean_TS @ within_SS
     return result
@@ -87,10 +88,13 @@ def early_answers(reading: Reading) -> dict[str, list[EarlyAnswer]]:
     if not isinstance(model, Answering) or not reading.said.tokens:
         return {}
     outputs: dict[str, Tensor] = {}
-    with ExitStack() as hooks:
-        for name, layer in reading.model.get_submodule(model.answering).named_children():
-            keep = partial(_keep, outputs, f"{model.answering}.{name}")
-            hooks.callback(layer.register_forward_hook(keep).remove)
+    asked = reading.model.get_submodule(model.answering)
+    layers = {f"{model.answering}.{name}": layer for name, layer in asked.named_children()}
+    if model.answering in repeated(reading.model):
+        layers = {model.answering: asked}
+    with Hooks(reading.model) as hooks:
+        for path, layer in by_depth(reading.model, layers).items():
+            hooks.after(path, layer, partial(_keep, outputs, path))
         reading.run()
     return {path: _answers(reading, model, x_BTD) for path, x_BTD in outputs.items()}
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.blocks.capture import attention_cores, capture, find, has_scaling
+from regard.blocks.capture import attention_cores, capture, find
 from regard.errors import RegardError
 from regard.models.interface import Observable
 
@@ -173,7 +173,7 @@ class Subject(Protocol):
 
 
 def looks(model: nn.Module) -> tuple[Look, ...]:
-    """All attentions of a model, in the order in which it was built."""
+    """All attentions of a model, in the order in which it was built; one for each depth at which it runs."""
     assert isinstance(model, Observable)
     cores = attention_cores(model)
     streams: dict[str, tuple[str, str]] = {}
@@ -181,14 +181,7 @@ def looks(model: nn.Module) -> tuple[Look, ...]:
         streams |= dict.fromkeys(find(cores, pattern, "attention"), pair)
     unknown = cores.keys() - streams.keys()
     assert not unknown, f"nobody says who asks and who answers in {sorted(unknown)}"
-    return tuple(
-        Look(path, *streams[path], _heads(model, path), has_scaling(model, core)) for path, core in cores.items()
-    )
-
-
-def _heads(model: nn.Module, path: str) -> int:
-    """The heads of the module that an attention serves; scored attention has one."""
-    return int(getattr(model.get_submodule(path), "heads", 1))
+    return tuple(Look(path, *streams[path], core.heads, core.scaled) for path, core in cores.items())
 
 
 def mean(maps: Iterable[Tensor]) -> Tensor:

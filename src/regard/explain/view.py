@@ -75,7 +75,10 @@ class View:
     def weights(self) -> Tensor:
         """A row for each that asks, a column for each that is looked at."""
         paths, heads = [look.path for look in self._looks], None if self.head is None else [self.head]
-        mean_TS = mean(self.reading.weights(paths, heads).values())
+        maps = self.reading.weights(paths, heads)
+        if not maps:
+            raise RegardError(f"{self.layer!r} did not run; this model may stop before it")
+        mean_TS = mean(maps.values())
         return merged(mean_TS, self._asks.words, self._answers.words) if self.words else mean_TS
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from regard.blocks.attention import KeyValue, Memory, MultiHeadAttention
 from regard.blocks.convolution import GatedConvolution
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
+from regard.blocks.operations import Call, Operation
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Natural, Positive, Problem, Rate
 
@@ -163,6 +164,10 @@ class ConvEncoderLayer(nn.Module):
         """x, after it has seen its neighbours."""
         return (x_BSD + self.convolution(self.dropout(x_BSD), is_padding_BS)) * HALF
 
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The sum."""
+        yield Operation("add", "(x + y) · √½", call.output, (ConvEncoderLayer.forward, "return "))
+
 
 class ConvDecoderLayer(nn.Module):
     """A causal gated convolution, then a look at the source, both added to x."""
@@ -180,3 +185,10 @@ class ConvDecoderLayer(nn.Module):
         """Adds to x what the convolution made of it, and what that finds in the source."""
         y_BTD = (y_BTD + self.attention(y_BTD, memory, allowed)) * HALF
         return (x_BTD + y_BTD) * HALF
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """Both sums."""
+        gated_BTD, found_BTD = (call.of(part).output for part in (self.convolution, self.attention))
+        joined_BTD, join = (gated_BTD + found_BTD) * HALF, ConvDecoderLayer.join
+        yield Operation("add", "y = (y + c) · √½", joined_BTD, (join, "y_BTD = "))
+        yield Operation("add", "(x + y) · √½", call.output, (join, "return "))

@@ -46,8 +46,21 @@ class Answering(Protocol):
     """A model that can be asked for its answer after each of some layers."""
 
     answering: ClassVar[str]
-    """The path of these layers."""
+    """The path of these layers: a list, or a layer that is repeated."""
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as they would be, if x were what the last of these layers gives."""
+        ...
+
+
+@runtime_checkable
+class Repeating(Protocol):
+    """A model with modules that run several times in depth. Without it, whatever runs again does so in time."""
+
+    @property
+    def repeated(self) -> Mapping[str, int]:
+        """For the path of each such module: how often it runs, at most, in one call of the module that holds it.
+
+        One that may stop early must run in the `forward` of that module, whose calls tell where it begins anew.
+        """
         ...

@@ -154,11 +154,7 @@ class Explorer:
         if verb not in self.verbs:
             raise RegardError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
         kind, method = self.verbs[verb]
-        question = understood(kind, arguments)
-        try:
-            return method(question)
-        except IndexError as error:  # a head that is not there
-            raise RegardError(str(error)) from None
+        return method(understood(kind, arguments))
 
     def model(self, _question: Question) -> Answer:
         """What the model is made of."""
@@ -192,7 +188,10 @@ class Explorer:
     def attention(self, question: OneAttention) -> Answer:
         """The weights of all heads of one attention: heads × queries × keys."""
         reading = self._reading(question)
-        return Numbers(reading.weights(reading.look(question.path).path)[question.path])
+        look = reading.look(question.path)
+        sizes = (len(reading.streams[stream].tokens) for stream in (look.asks, look.answers))
+        nothing = torch.zeros(look.heads, *sizes)  # where a model stopped before that depth
+        return Numbers(reading.weights(look.path).get(look.path, nothing))
 
     def walk(self, question: OneToken) -> Answer:
         """The steps of a token through a part of the model."""

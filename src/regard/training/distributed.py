@@ -19,6 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from regard.blocks.repeated import layers
 from regard.errors import RegardError
 from regard.training.device import Device
 
@@ -89,9 +90,8 @@ class Group:
         if not dist.is_initialized():
             raise RegardError("train.shard = true needs processes to share with; start with torchrun")
         mesh = init_device_mesh(self.device.type, (self.world,))
-        for container in [module for module in model.modules() if isinstance(module, nn.ModuleList)]:
-            for layer in container:
-                fully_shard(layer, mesh=mesh)
+        for layer in layers(model):
+            fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         if hasattr(model, "hidden"):
             register_fsdp_forward_method(model, "hidden")

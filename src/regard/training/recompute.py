@@ -13,13 +13,14 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+from regard.blocks.repeated import layers
+
 
 def recompute(model: nn.Module) -> None:
     """Makes all layers of a model run again in the backward pass."""
-    for container in [module for module in model.modules() if isinstance(module, nn.ModuleList)]:
-        for layer in container:
-            contexts = partial(_contexts, layer)
-            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, context_fn=contexts)
+    for layer in layers(model):
+        contexts = partial(_contexts, layer)
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, context_fn=contexts)
 
 
 def _contexts(layer: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

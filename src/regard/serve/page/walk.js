@@ -13,7 +13,7 @@ export async function draw({ model, state, go, question }) {
   const said = part.stream === answer.speaker ? answer.said.pieces.map((piece) => ` → ${label(piece)}`) : [];
   const pieces = answer.streams[part.stream].pieces.map((piece, i) => `${label(piece)}${said[i] ?? ""}`);
   const token = Math.min(Number(state.token ?? 1), pieces.length - 1);
-  const heads = Math.max(1, ...model.looks.filter(({ path }) => path.startsWith(`${part.path}.`)).map((look) => look.heads));
+  const heads = Math.max(1, ...looksOf(part, model).map((look) => look.heads));
   const head = Math.min(Number(state.head ?? 0), heads - 1);
   const { steps } = await ask("walk", { ...question, path: part.path, token, head });
   crumbs.push(element("button", { type: "button", class: "plain", "data-focus": "crumb part", onclick: () => go({ key: null, step: null }) }, part.path));
@@ -83,9 +83,18 @@ function values(step, index, steps, context) {
   return element("div", { class: "cells" }, ...cells);
 }
 
+/** The attentions inside a part; `layer.attention@2` is inside `layer@2`. */
+function looksOf(part, model) {
+  const [path, depth] = part.path.split("@");
+  return model.looks.filter((look) => {
+    const [other, otherDepth] = look.path.split("@");
+    return (other === path || other.startsWith(`${path}.`)) && (depth === undefined || otherDepth === depth);
+  });
+}
+
 /** Keys are tokens of the part's own stream, or of the one that it looks at. */
 function keyNames(count, index, steps, { answer, model, part }) {
-  const looks = model.looks.filter(({ path }) => path === part.path || path.startsWith(`${part.path}.`));
+  const looks = looksOf(part, model);
   const which = steps.slice(0, index + 1).filter(({ name }) => name === "query" || name === "state").length - 1;
   const stream = answer.streams[looks[Math.max(0, which)]?.answers ?? part.stream];
   return stream.pieces.slice(0, count).map(label);

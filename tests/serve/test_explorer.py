@@ -25,7 +25,7 @@ MODELS = {
     "rnn": RnnSeq2SeqConfig(vocab_size=280, width=8),
     "conv": ConvSeq2SeqConfig(vocab_size=280, width=8, encoder_layers=1, decoder_layers=1),
 }
-ASKED = {"text": "the child", "target": "el niño"}
+ASKED = {"inputs": {"source": "the child"}, "target": "el niño"}
 
 
 def make(name: str = "transformer") -> Explorer:
@@ -61,7 +61,7 @@ def test_a_model_without_attention_can_still_be_walked_through() -> None:
 def test_weights_are_those_of_the_model() -> None:
     explorer = make()
     answer = explorer.answer("attention", {**ASKED, "path": "decoder.layers.1.cross"})
-    reading = explorer.subject.reading(ASKED["text"], ASKED["target"])
+    reading = explorer.subject.reading(ASKED["inputs"], ASKED["target"])
     with capture(reading.model) as maps:
         reading.run()
     assert_same(answer.values, maps["decoder.layers.1.cross"][0])
@@ -70,7 +70,7 @@ def test_weights_are_those_of_the_model() -> None:
 
 def test_without_a_target_the_model_s_own_tokens_are_looked_at() -> None:
     explorer = make()
-    answer = explorer.answer("read", {"text": "we"})
+    answer = explorer.answer("read", {"inputs": {"source": "we"}})
     own = explorer.subject.translate(["we"], n_best=3)[0]
     assert answer["said"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own[0].tokens))
     assert [found["text"] for found in answer["alternatives"]] == [found.text for found in own]
@@ -116,7 +116,7 @@ def test_a_given_output_is_not_taken_for_the_model_s_own() -> None:
 
 def test_another_text_can_be_read_instead() -> None:
     explorer = make()
-    answer = explorer.answer("what-if", {**ASKED, "other": "we"})
+    answer = explorer.answer("what-if", {**ASKED, "other": {"source": "we"}})
     given = explorer.subject.reading("we", "el niño")
     expected = float(given.log_probabilities(given.run()).sum())
     assert answer["given"]["log_probability"] == pytest.approx(expected, rel=1e-5)
@@ -151,7 +151,7 @@ def test_the_translation_grows_token_by_token() -> None:
     reading = explorer.subject.reading("the child", greedy.tokens)
     weights = mean(reading.weights("decoder.layers.*.cross").values())
     for row, step in zip(weights, grown, strict=False):
-        assert step["seen"] == reading.streams["source"].pieces
+        assert step["seen"]["pieces"] == reading.streams["source"].pieces
         assert step["weights"] == pytest.approx(row.tolist(), abs=1e-5)
 
 
@@ -168,10 +168,10 @@ def test_only_regard_s_own_source_can_be_read() -> None:
     ("verb", "arguments", "message"),
     [
         ("nothing", {}, "no question is called 'nothing'; there are model, read"),
-        ("read", {}, "text: Field required"),
-        ("read", {"text": "x", "more": 1}, "more: Extra inputs are not permitted"),
-        ("read", {"text": "x" * 5000}, "text: String should have at most 4000 characters"),
-        ("read", {"text": ""}, "nothing to look at in an empty text"),
+        ("read", {}, "inputs: Field required"),
+        ("read", {"inputs": {"source": "x"}, "more": 1}, "more: Extra inputs are not permitted"),
+        ("read", {"inputs": {"source": "x" * 5000}}, "inputs.source: String should have at most 4000 characters"),
+        ("read", {"inputs": {"source": ""}}, "nothing to look at in an empty text"),
         ("attention", {**ASKED, "path": "x"}, "no attention is at 'x'"),
         ("attention", {**ASKED, "path": "*"}, r"no attention is at '\*'"),
         ("walk", {**ASKED, "path": "decoder.layers.0", "token": 99}, "token 99 of"),
@@ -192,8 +192,8 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
     explorer = make()
     monkeypatch.setattr(explorer.subject, "translate", None)  # which would fail
     for verb, arguments in (
-        ("read", {"text": "x y z a b c d"}),
-        ("what-if", {"text": "we", "target": "we", "other": "x y z a b c d"}),
+        ("read", {"inputs": {"source": "x y z a b c d"}}),
+        ("what-if", {"inputs": {"source": "we"}, "target": "we", "other": {"source": "x y z a b c d"}}),
     ):
         with pytest.raises(ValueError, match="tokens are more than can be looked at here at once: 5"):
             explorer.answer(verb, arguments)
@@ -202,4 +202,4 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
 def test_a_text_of_as_many_tokens_as_are_allowed_can_be_looked_at(monkeypatch) -> None:
     explorer = make()
     monkeypatch.setattr(module, "TOKENS", explorer.subject.count("the child"))
-    assert explorer.answer("read", {"text": "the child", "target": "we"})["said"]
+    assert explorer.answer("read", {"inputs": {"source": "the child"}, "target": "we"})["said"]

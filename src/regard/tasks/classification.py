@@ -12,7 +12,8 @@ from regard.data.batches import TOKENS
 from regard.data.labelled import LabelledBatch
 from regard.data.pretraining import IGNORED
 from regard.errors import RegardError
-from regard.explain.reading import Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Inputs, Reading
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
 
@@ -106,11 +107,11 @@ class Classifier(Encoder):
         return Verdict(best, chances[best], chances, is_cut)
 
     @torch.no_grad()
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and the label that it gives it, or another one."""
-        encoded = self.read(text)
-        inputs = self.inputs(encoded)
-        answers_V = self.model(*inputs)[0, 0]
+        encoded = self.read(self._text(inputs))
+        called = self.inputs(encoded)
+        answers_V = self.model(*called)[0, 0]
         if isinstance(said, str):
             if said not in self.labels:
                 raise RegardError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
@@ -122,6 +123,6 @@ class Classifier(Encoder):
             return [self.labels[token] if self.labels else f"{float(answers_V):.3g}" for token in tokens]
 
         name = pieces([label])[0]
-        verdict = Stream((label,), (name,), (0,), (name,))
+        verdict = text_stream((label,), (name,), TextLayout((0,), (name,)))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "verdict": self.stream(encoded.tokens[:1])}
-        return Reading(self.model, inputs, streams, "verdict", verdict, (label,), pieces)
+        return Reading(self.model, called, streams, "verdict", verdict, (label,), pieces)

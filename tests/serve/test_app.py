@@ -171,6 +171,8 @@ def test_a_saved_page_needs_nothing_else(client) -> None:
     for outside in ("static/", "src=", '<link rel="stylesheet"', "</script><b>"):
         assert outside not in html
     assert html.count("</script>") == 3  # where modules are, the answers, the start
+    imports = json.loads(html.split('<script type="importmap">')[1].split("</script>")[0])["imports"]
+    assert {"regard/app.js", "regard/media.js", "regard/media/text.js"} <= imports.keys()
 
 
 def test_a_port_that_is_taken_is_named(explorer) -> None:

@@ -40,6 +40,16 @@ def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None
     assert "source=I+see+a+red+house." in page.url
 
 
+def test_an_address_from_before_inputs_had_roles_still_leads_to_its_text(page, address) -> None:
+    page.goto(f"{address}#view=heads&text=We+eat.")
+    ready(page, "heads")
+    expect(page.get_by_label("Text")).to_have_value("We eat.")
+    page.locator("select[name=head]").select_option("1")
+    ready(page, "heads")
+    assert "source=We+eat." in page.url
+    assert "text=" not in page.url
+
+
 def test_another_translation_can_be_chosen_or_given(page, address) -> None:
     see(page, address, "translate")
     page.get_by_role("button", name="Nosotros estamos comiendo pan.").click()

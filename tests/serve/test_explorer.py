@@ -4,10 +4,12 @@ from itertools import pairwise
 import pytest
 import torch
 
+from captions import PICTURE, Captioner
 from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
 from regard.data.tokenizer import Tokenizer
 from regard.explain.importance import head_effects, rollout
+from regard.explain.media import MEDIA
 from regard.explain.reading import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -56,6 +58,41 @@ def test_a_model_without_attention_can_still_be_walked_through() -> None:
     assert explorer.answer("read", ASKED)["alignment"] is None
     assert explorer.answer("heads", ASKED) == {"effects": {}, "rollouts": [], "early": []}
     assert explorer.answer("walk", {**ASKED, "path": "decoder", "token": 1})["steps"]
+
+
+def test_a_model_says_what_it_accepts_and_a_stream_how_it_is_drawn() -> None:
+    explorer = make()
+    model = explorer.answer("model", {})
+    assert model["accepts"] == {"source": "text"}
+    assert model["example"] == {"source": "We are eating bread."}
+    source = explorer.answer("read", ASKED)["streams"]["source"]
+    assert source["medium"] == "text"
+    assert source["layout"]["spelled"] == ("the", "child")
+    assert len(source["layout"]["words"]) == len(source["pieces"])
+
+
+def test_inputs_go_by_role_and_each_alone_can_be_another(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+    explorer = Explorer(Captioner(), "captions", {"image": "5566", "text": "7"})
+    model = explorer.answer("model", {})
+    assert model["accepts"] == {"image": "picture", "text": "text"}
+    assert model["example"] == {"image": "5566", "text": "7"}
+    inputs = {"image": "3456", "text": "78"}
+    read = explorer.answer("read", {"inputs": inputs})
+    assert read["streams"]["source"]["medium"] == "picture"
+    assert read["streams"]["source"]["layout"] == {"rows": 2, "columns": 2}
+    assert read["alignment"]["columns"] == ("row 0", "row 1")
+    assert (read["alignment"]["asks"], read["alignment"]["answers"]) == ("target", "source")
+    other = explorer.answer("what-if", {"inputs": inputs, "other": {"image": "6543"}})
+    expected = explorer.answer("read", {"inputs": {"image": "6543", "text": "78"}})["spoken"]
+    assert other["changed"] == expected != other["original"]
+    with pytest.raises(ValueError, match="'text' is missing, 'sound' is not known"):
+        explorer.answer("read", {"inputs": {"image": "3456", "sound": "7"}})
+
+
+def test_without_an_example_each_medium_has_its_own(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+    assert Explorer(Captioner(), "captions").example == {"image": "3456", "text": "We are eating bread."}
 
 
 def test_weights_are_those_of_the_model() -> None:

@@ -33,7 +33,7 @@ export function continued({ layout }, i, piece) {
 
 /** Where an input is typed. */
 export function field(name) {
-  const box = element("textarea", { id: name, name, rows: 1, autocomplete: "off", spellcheck: "false", maxlength: 4000 });
+  const box = element("textarea", { name, rows: 1, autocomplete: "off", spellcheck: "false", maxlength: 4000 });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault(); // with Shift, it breaks the line

@@ -141,6 +141,12 @@ def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> N
     page.get_by_role("button", name="All as it was").click()
     expect(page.get_by_text("log p of the output at hand")).to_contain_text("(0.000)")
     assert "other" not in page.url
+    see(page, captions, "whatif", image="3456", text="78", **{"other.image": "6543"})
+    page.locator("#sentence").get_by_label("Image").fill("445566")
+    page.get_by_role("button", name="Look", exact=True).click()
+    ready(page, "whatif")
+    assert "image=445566" in page.url
+    assert "other" not in page.url  # it belonged to the inputs that were there
 
 
 def test_a_medium_that_the_page_does_not_know_is_shown_as_its_tokens(page, captions) -> None:

@@ -55,7 +55,8 @@ def look(
     subject = expect_subject(load(model), model)
     inputs = by_role(subject.accepts, text)
     reading = subject.reading(inputs, target)
-    seen, output_line = View(reading, view, layer, head, not tokens), media.of(reading.output).line(reading.output)
+    seen = View(reading, view, layer, head, not tokens)
+    output_line = media.of(reading.output).line(reading.output)
     if output is None:
         if view != "matrix":
             raise RegardError(

@@ -1,10 +1,10 @@
-// The page: the inputs at hand, six views of it, and an address that says which of them is shown and how.
+// The page: the inputs at hand, six views of them, and an address that says which of them is shown and how.
 
 import { ask, beginView, isSaved, page, savedAddress, settled } from "regard/api.js";
 import { element } from "regard/draw.js";
-import { medium } from "regard/media.js";
 import * as heads from "regard/heads.js";
 import * as matter from "regard/matter.js";
+import { medium } from "regard/media.js";
 import * as positions from "regard/positions.js";
 import * as translate from "regard/translate.js";
 import * as walk from "regard/walk.js";
@@ -74,7 +74,7 @@ function make({ accepts }) {
 const typed = (role) => (continues ? fields[role].value : fields[role].value.trim());
 
 /** The inputs at hand, by role: those of the address, or else the example. An input that is the only one may be called `text`. */
-function given({ accepts, example }) {
+function atHand({ accepts, example }) {
   const roles = Object.keys(accepts);
   if (roles.length === 1 && !("text" in accepts)) {
     state[roles[0]] ??= state.text;
@@ -109,7 +109,7 @@ async function show() {
   try {
     const model = await ask("model");
     if (fields === null) make(model);
-    const inputs = given(model);
+    const inputs = atHand(model);
     [isLive, continues] = [!model.writes, model.continues];
     VIEWS.translate[0] = tabs.firstChild.textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
     fill(inputs);

@@ -50,10 +50,10 @@ def main() -> None:
     seconds: dict[str, list[float]] = {verb: [] for verb in (*more, "positions")}
     tokens = []
     for year in range(1900, 1901 + ROUNDS):  # the first does not count
-        sentence = {"text": SENTENCE.format(year=year)}
-        tokens.append(explorer.subject.count(sentence["text"]))
+        inputs = {"source": SENTENCE.format(year=year)}
+        tokens.append(explorer.subject.count(inputs))
         for verb, arguments in more.items():
-            seconds[verb].append(ask(url, verb, {**sentence, **arguments})[0])
+            seconds[verb].append(ask(url, verb, {"inputs": inputs, **arguments})[0])
         seconds["positions"].append(ask(url, "positions", {"length": 48})[0])
     print(f"{machine()}; sentences of {min(tokens)} to {max(tokens)} tokens; milliseconds, {ROUNDS} rounds")
     print("| question | median | longest |\n|---|---|---|")

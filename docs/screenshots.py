@@ -37,7 +37,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for view, state in VIEWS.items():
             page = browser.new_page(viewport={"width": 1000, "height": 860})
-            page.goto(f"{url}#{urlencode({'view': view, 'text': TEXT, **state})}")
+            page.goto(f"{url}#{urlencode({'view': view, 'source': TEXT, **state})}")
             page.wait_for_selector(f"main[data-view={view}]:not([data-busy])")
             page.wait_for_timeout(300)
             page.screenshot(path=FIGURES / f"explorer-{view}.png")

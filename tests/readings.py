@@ -3,7 +3,8 @@
 import torch
 
 from helpers import randomise
-from regard.explain.reading import Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Reading
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -27,9 +28,9 @@ def read(name: str) -> Reading:
     torch.manual_seed(1)
     model = randomise(MODELS[name].build()).eval()
     streams = {
-        "source": Stream((3, 4, 5, 6, 2), tuple("abcd."), (0, 0, 1, 2, -1), ("ab", "c", "d")),
-        "target": Stream((1, 7, 8, 3), tuple(".xyz"), (-1, 0, 0, 1), ("xy", "z")),
+        "source": text_stream((3, 4, 5, 6, 2), "abcd.", TextLayout((0, 0, 1, 2, -1), ("ab", "c", "d"))),
+        "target": text_stream((1, 7, 8, 3), ".xyz", TextLayout((-1, 0, 0, 1), ("xy", "z"))),
     }
     inputs = tuple(torch.tensor([stream.tokens]) for stream in streams.values())
-    said = Stream((7, 8, 3, 2), tuple("xyz."), (0, 0, 1, -1), ("xy", "z"))
+    said = text_stream((7, 8, 3, 2), "xyz.", TextLayout((0, 0, 1, -1), ("xy", "z")))
     return Reading(model, inputs, streams, "target", said, (7, 8, 3), lambda tokens: [str(token) for token in tokens])

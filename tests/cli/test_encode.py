@@ -55,6 +55,15 @@ def test_texts_are_classified(models: Path) -> None:
     assert run("classify", "--model", models / "stsb", "good food", "--second", "bad food") == f"{beside:.3f}\n"
 
 
+def test_what_is_said_stands_below_what_looks_at_what(models: Path) -> None:
+    label = regard.load(str(models / "sst2")).classify("good food").label
+    lines = run("look", "-m", models / "sst2", "good food").splitlines()
+    assert lines[0].split() == ["good", "food"]
+    assert lines[-2:] == ["", label]
+    assert len(run("look", "-m", models / "plain", "good food").splitlines()) == 3  # which says nothing
+    assert len(run("look", "-m", "en-es", "We eat.", "--target", "Comemos.").splitlines()) == 2  # whose rows say it
+
+
 def test_a_tab_in_a_line_parts_two_texts(models: Path) -> None:
     together = json.loads(run("classify", "-m", models / "sst2", "--json", stdin="good\tfood\n"))
     assert (together["text"], together["second"]) == ("good", "food")
@@ -129,6 +138,7 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         (["evaluate", "tagger", "--task", "sst2", "--data", "sst2/config.json"], "--task sst2 is for classifiers"),
         (["evaluate", "sst2", "-o", "nowhere/x"], "nowhere: no such folder"),
         (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
+        (["explore", "-m", "tagger"], "is a model of kind 'tagger', which does not look at anything"),
         (["look", "-m", "tagger", "x"], "is a model of kind 'tagger', which does not look at anything"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),

@@ -20,7 +20,7 @@ from regard.serve.explorer import Explorer  # noqa: E402
 from regard.tasks.translation import Translator  # noqa: E402
 
 TOKENIZER = Tokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
-ASKED = {"text": "the child", "target": "el niño"}
+ASKED = {"inputs": {"source": "the child"}, "target": "el niño"}
 
 
 def make() -> Explorer:
@@ -65,7 +65,7 @@ def test_answers_are_those_of_the_explorer(client, explorer) -> None:
 
 
 def test_a_translation_grows_line_by_line(client, explorer) -> None:
-    response = client.post("/api/grow", json={"text": "the child"})
+    response = client.post("/api/grow", json={"inputs": {"source": "the child"}})
     lines = [json.loads(line) for line in response.text.splitlines()]
     assert lines == json.loads(json.dumps(list(explorer.grow("the child"))))
     assert lines
@@ -78,8 +78,8 @@ def test_a_translation_grows_line_by_line(client, explorer) -> None:
         ("/api/read", b"[]", 400, "a question should be a JSON object"),
         ("/api/read", b"[" * 200_000, 400, "a question should be a JSON object"),
         ("/api/read", b"\xff\xfe", 400, "a question should be a JSON object"),
-        ("/api/read", b"{}", 400, "text: Field required"),
-        ("/api/grow", b"{}", 400, "text: Field required"),
+        ("/api/read", b"{}", 400, "inputs: Field required"),
+        ("/api/grow", b"{}", 400, "inputs: Field required"),
         ("/api/page", b"{}", 400, "address: Field required; asked: Field required"),
         ("/api/nothing", b"{}", 400, "no question is called 'nothing'; there are"),
         ("/nowhere", b"{}", 404, "Not Found"),
@@ -165,11 +165,14 @@ def test_what_takes_too_long_is_told_so_and_others_get_their_turn() -> None:
 
 def test_a_saved_page_needs_nothing_else(client) -> None:
     text = "the </script><b>child"
-    asked = [["model", {}], ["read", {"text": text}], ["attention", {"text": text, "path": "decoder.layers.0.cross"}]]
+    given = {"inputs": {"source": text}}
+    asked = [["model", {}], ["read", given], ["attention", {**given, "path": "decoder.layers.0.cross"}]]
     html = client.post("/api/page", json={"address": "view=heads", "asked": asked}).text
     for outside in ("static/", "src=", '<link rel="stylesheet"', "</script><b>"):
         assert outside not in html
     assert html.count("</script>") == 3  # where modules are, the answers, the start
+    imports = json.loads(html.split('<script type="importmap">')[1].split("</script>")[0])["imports"]
+    assert {"regard/app.js", "regard/media.js", "regard/media/text.js"} <= imports.keys()
 
 
 def test_a_port_that_is_taken_is_named(explorer) -> None:

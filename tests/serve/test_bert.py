@@ -19,6 +19,7 @@ HEADS = {
     "tagging": TaggingHead(labels=("N", "V", "X")),
 }
 TEXT = "the brown dog ran"
+ASKED = {"inputs": {"text": TEXT}}
 
 
 @pytest.fixture(scope="module", params=HEADS)
@@ -28,22 +29,22 @@ def explorer(request) -> Explorer:
 
 def test_every_question_has_an_answer(explorer: Explorer) -> None:
     model = explorer.answer("model", {})
-    read = explorer.answer("read", {"text": TEXT})
+    read = explorer.answer("read", ASKED)
     pieces = read["streams"]["text"]["pieces"]
     assert pieces[0] == "[CLS]"
     for look in model["looks"]:
-        answer = explorer.answer("attention", {"text": TEXT, "path": look["path"]})
+        answer = explorer.answer("attention", {**ASKED, "path": look["path"]})
         assert isinstance(answer, Numbers)
         assert answer.values.shape == (2, len(pieces), len(pieces))
         assert_same(answer.values.sum(-1), torch.ones(2, len(pieces), dtype=torch.float64))
     for part in model["parts"]:
         for token in range(len(pieces)):
-            steps = explorer.answer("walk", {"text": TEXT, "path": part["path"], "token": token})["steps"]
+            steps = explorer.answer("walk", {**ASKED, "path": part["path"], "token": token})["steps"]
             assert steps, part
     for verb in ("heads", "what-if"):
-        json.dumps(explorer.answer(verb, {"text": TEXT}), allow_nan=False)
+        json.dumps(explorer.answer(verb, ASKED), allow_nan=False)
     silenced = {"heads": {"layers.0.attention": [0, 1]}}
-    answer = explorer.answer("what-if", {"text": TEXT, "change": silenced})
+    answer = explorer.answer("what-if", {**ASKED, "change": silenced})
     original, changed = answer["original"], answer["changed"]
     if explorer.name == "none":  # it says nothing, whatever is changed
         assert [*original["pieces"], *original["probabilities"]] == []
@@ -56,7 +57,7 @@ def test_every_question_has_an_answer(explorer: Explorer) -> None:
 
 def test_guesses_behind_masks_are_shown() -> None:
     explorer = Explorer(ready(bert(PretrainingHead()), (TOKENIZER,)), "words")
-    read = explorer.answer("read", {"text": "the [MASK] dog [SEP] good food"})
+    read = explorer.answer("read", {"inputs": {"text": "the [MASK] dog [SEP] good food"}})
     place = read["streams"]["text"]["pieces"].index("[MASK]")
     said = read["spoken"]
     assert said["pieces"][place] == said["others"][place][0][0]

@@ -12,6 +12,7 @@ from regard.serve import page as saved_page
 from regard.serve.explorer import Explorer
 
 pytestmark = needs_chromium
+ASKED = {"inputs": {"source": BREAD}}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,17 @@ def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None
         "all => all.map(word => [word.textContent, Number(word.style.getPropertyValue('--weight'))])"
     )
     assert max(weights, key=lambda pair: pair[1])[0] == "house."
-    assert "text=I+see+a+red+house." in page.url
+    assert "source=I+see+a+red+house." in page.url
+
+
+def test_an_address_from_before_inputs_had_roles_still_leads_to_its_text(page, address) -> None:
+    page.goto(f"{address}#view=heads&text=We+eat.")
+    ready(page, "heads")
+    expect(page.get_by_label("Text")).to_have_value("We eat.")
+    page.locator("select[name=head]").select_option("1")
+    ready(page, "heads")
+    assert "source=We+eat." in page.url
+    assert "text=" not in page.url
 
 
 def test_another_translation_can_be_chosen_or_given(page, address) -> None:
@@ -88,7 +99,7 @@ def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, exp
     heading = page.get_by_role("heading", name="q · k for “com” =")
     expect(heading).to_be_visible()
     tokens = explorer.subject.translate([BREAD])[0][0].tokens
-    asked = {"text": BREAD, "path": "decoder.layers.0", "token": 3, "head": 1}
+    asked = {**ASKED, "path": "decoder.layers.0", "token": 3, "head": 1}
     (dots, *_) = [step for step in explorer.answer("walk", asked)["steps"] if step["name"] == "dot products"]
     key = [*explorer.subject.reading(BREAD, tokens).streams["target"].pieces].index("com")
     assert float(heading.inner_text().rpartition(" ")[2]) == pytest.approx(dots["values"][key], abs=2e-3)
@@ -107,7 +118,7 @@ def test_what_if_a_head_is_switched_off_or_a_word_is_another(page, address, expl
     see(page, address, "whatif")
     page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
     change = {"heads": {"decoder.layers.0.cross": [2]}}
-    answer = explorer.answer("what-if", {"text": BREAD, "change": change})
+    answer = explorer.answer("what-if", {**ASKED, "change": change})
     after = answer["given"]["log_probability"]
     expect(page.get_by_text("log p of the output at hand")).to_contain_text(f"{after:.3f} after the change")
     page.get_by_label("Read this instead").fill("We are eating apples.")
@@ -126,7 +137,7 @@ def test_positions_of_another_kind_beside_the_model_s_own(page, address) -> None
 
 def test_heads_that_matter_lead_to_their_pictures(page, address, explorer) -> None:
     see(page, address, "matter")
-    effects = explorer.answer("heads", {"text": BREAD})["effects"]
+    effects = explorer.answer("heads", ASKED)["effects"]
     path = "decoder.layers.1.cross"
     page.get_by_role("button", name=f"{path}, head 3: {effects[path][3]:.3f}").click()
     expect(page.get_by_role("heading", name=f"{path}, head 3")).to_be_visible()
@@ -171,7 +182,7 @@ def test_a_saved_view_opens_without_the_server(page, address, browser, tmp_path:
 
 def test_a_page_made_by_the_command_shows_the_sentence(page, explorer, tmp_path: Path) -> None:
     path = tmp_path / "look.html"
-    path.write_text(saved_page.of_sentence(explorer, {"view": "translate", "text": BREAD}), "utf-8")
+    path.write_text(saved_page.of_sentence(explorer, {"view": "translate", "source": BREAD}), "utf-8")
     page.goto(path.as_uri())
     ready(page, "translate")
     expect(page.get_by_role("button", name="comiendo", exact=True)).to_be_visible()

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from browser import expect, needs_chromium, ready, see, serving
+from captions import PICTURE, Captioner
 from completers import completer
+from regard.explain.media import MEDIA
 from regard.library import ready as ready_to_read
 from regard.models.bert import PretrainingHead
 from regard.serve.explorer import Explorer
@@ -133,3 +135,49 @@ def test_a_layer_that_runs_several_times_is_shown_at_each_depth(page, looped) ->
     expect(page.get_by_label("Head").locator("option")).to_have_count(2)
     softmax = page.locator("ol.steps > li", has=page.get_by_role("heading", name="softmax"))
     expect(softmax.locator(".key")).to_have_text(["a", "b", "c", "d", "."])
+
+
+@pytest.fixture(scope="module")
+def captions() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MEDIA, "picture", PICTURE)
+        yield from serving(Explorer(Captioner(), "captions", {"image": "3456", "text": "78"}))
+
+
+def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> None:
+    page.goto(captions)
+    ready(page, "translate")
+    expect(page.get_by_label("Image")).to_have_value("3456")
+    expect(page.locator("#sentence").get_by_label("Text")).to_have_value("78")
+    page.get_by_label("Image").fill("445566")
+    page.get_by_role("button", name="Look", exact=True).click()
+    expect(page.locator("[lang=x-source] .word")).to_have_text(["row 0", "row 1", "row 2"])
+    assert "image=445566" in page.url
+    assert "text=78" in page.url
+    see(page, captions, "whatif", image="3456", text="78")
+    page.get_by_label("Read this instead (image)").fill("6543")
+    page.get_by_role("button", name="Change").click()
+    expect(page.get_by_text("log p of the output at hand")).not_to_contain_text("(0.000)")
+    assert "other.image=6543" in page.url
+    page.get_by_role("button", name="All as it was").click()
+    expect(page.get_by_text("log p of the output at hand")).to_contain_text("(0.000)")
+    assert "other" not in page.url
+    see(page, captions, "whatif", image="3456", text="78", **{"other.image": "6543"})
+    page.locator("#sentence").get_by_label("Image").fill("445566")
+    page.get_by_role("button", name="Look", exact=True).click()
+    ready(page, "whatif")
+    assert "image=445566" in page.url
+    assert "other" not in page.url  # it belonged to the inputs that were there
+
+
+def test_a_medium_that_the_page_does_not_know_is_shown_as_its_tokens(page, captions) -> None:
+    see(page, captions, "heads", image="3456", text="78", path="encoder.layers.0.attention", words="1")
+    rows = page.locator(".lines [data-row]").evaluate_all("rows => rows.map((row) => row.textContent)")
+    assert rows == [" 3", " 4", " 5", " 6"]
+    expect(page.locator("select[name=words]")).to_have_count(0)
+    see(page, captions, "heads", image="3456", text="78", path="decoder.layers.0.cross", words="1")
+    expect(page.locator("select[name=words]")).to_have_value("1")  # the caption has words
+    expect(page.locator(".lines [data-row]")).to_have_text(["7", "8", "2"])
+    for view in ("translate", "walk", "positions", "matter"):
+        see(page, captions, view, image="3456", text="78", part="decoder.layers.0")
+        expect(page.locator("#status")).to_have_text("")

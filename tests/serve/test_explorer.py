@@ -4,10 +4,12 @@ from itertools import pairwise
 import pytest
 import torch
 
+from captions import PICTURE, Captioner
 from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
 from regard.codecs.subword import Tokenizer
 from regard.explain.importance import head_effects, rollout
+from regard.explain.media import MEDIA
 from regard.explain.reading import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -26,7 +28,7 @@ MODELS = {
     "rnn": RnnSeq2SeqConfig(vocab_size=280, width=8),
     "conv": ConvSeq2SeqConfig(vocab_size=280, width=8, encoder_layers=1, decoder_layers=1),
 }
-ASKED = {"text": "the child", "target": "el niño"}
+ASKED = {"inputs": {"source": "the child"}, "target": "el niño"}
 
 
 def make(name: str = "transformer") -> Explorer:
@@ -82,10 +84,45 @@ def test_a_model_without_attention_can_still_be_walked_through() -> None:
     assert explorer.answer("walk", {**ASKED, "path": "decoder", "token": 1})["steps"]
 
 
+def test_a_model_says_what_it_accepts_and_a_stream_how_it_is_drawn() -> None:
+    explorer = make()
+    model = explorer.answer("model", {})
+    assert model["accepts"] == {"source": "text"}
+    assert model["example"] == {"source": "We are eating bread."}
+    source = explorer.answer("read", ASKED)["streams"]["source"]
+    assert source["medium"] == "text"
+    assert source["layout"]["spelled"] == ("the", "child")
+    assert len(source["layout"]["words"]) == len(source["pieces"])
+
+
+def test_inputs_go_by_role_and_each_alone_can_be_another(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+    explorer = Explorer(Captioner(), "captions", {"image": "5566", "text": "7"})
+    model = explorer.answer("model", {})
+    assert model["accepts"] == {"image": "picture", "text": "text"}
+    assert model["example"] == {"image": "5566", "text": "7"}
+    inputs = {"image": "3456", "text": "78"}
+    read = explorer.answer("read", {"inputs": inputs})
+    assert read["streams"]["source"]["medium"] == "picture"
+    assert read["streams"]["source"]["layout"] == {"rows": 2, "columns": 2}
+    assert read["alignment"]["columns"] == ("row 0", "row 1")
+    assert (read["alignment"]["asks"], read["alignment"]["answers"]) == ("target", "source")
+    other = explorer.answer("what-if", {"inputs": inputs, "other": {"image": "6543"}})
+    expected = explorer.answer("read", {"inputs": {"image": "6543", "text": "78"}})["spoken"]
+    assert other["changed"] == expected != other["original"]
+    with pytest.raises(ValueError, match="'text' is missing, 'sound' is not known"):
+        explorer.answer("read", {"inputs": {"image": "3456", "sound": "7"}})
+
+
+def test_without_an_example_each_medium_has_its_own(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+    assert Explorer(Captioner(), "captions").example == {"image": "3456", "text": "We are eating bread."}
+
+
 def test_weights_are_those_of_the_model() -> None:
     explorer = make()
     answer = explorer.answer("attention", {**ASKED, "path": "decoder.layers.1.cross"})
-    reading = explorer.subject.reading(ASKED["text"], ASKED["target"])
+    reading = explorer.subject.reading(ASKED["inputs"], ASKED["target"])
     with capture(reading.model) as maps:
         reading.run()
     assert_same(answer.values, maps["decoder.layers.1.cross"][0])
@@ -94,7 +131,7 @@ def test_weights_are_those_of_the_model() -> None:
 
 def test_without_a_target_the_model_s_own_tokens_are_looked_at() -> None:
     explorer = make()
-    answer = explorer.answer("read", {"text": "we"})
+    answer = explorer.answer("read", {"inputs": {"source": "we"}})
     own = explorer.subject.translate(["we"], n_best=3)[0]
     assert answer["said"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own[0].tokens))
     assert [found["text"] for found in answer["alternatives"]] == [found.text for found in own]
@@ -140,7 +177,7 @@ def test_a_given_output_is_not_taken_for_the_model_s_own() -> None:
 
 def test_another_text_can_be_read_instead() -> None:
     explorer = make()
-    answer = explorer.answer("what-if", {**ASKED, "other": "we"})
+    answer = explorer.answer("what-if", {**ASKED, "other": {"source": "we"}})
     given = explorer.subject.reading("we", "el niño")
     expected = float(given.log_probabilities(given.run()).sum())
     assert answer["given"]["log_probability"] == pytest.approx(expected, rel=1e-5)
@@ -175,7 +212,7 @@ def test_the_translation_grows_token_by_token() -> None:
     reading = explorer.subject.reading("the child", greedy.tokens)
     weights = mean(reading.weights("decoder.layers.*.cross").values())
     for row, step in zip(weights, grown, strict=False):
-        assert step["seen"] == reading.streams["source"].pieces
+        assert step["seen"]["pieces"] == reading.streams["source"].pieces
         assert step["weights"] == pytest.approx(row.tolist(), abs=1e-5)
 
 
@@ -192,10 +229,10 @@ def test_only_regard_s_own_source_can_be_read() -> None:
     ("verb", "arguments", "message"),
     [
         ("nothing", {}, "no question is called 'nothing'; there are model, read"),
-        ("read", {}, "text: Field required"),
-        ("read", {"text": "x", "more": 1}, "more: Extra inputs are not permitted"),
-        ("read", {"text": "x" * 5000}, "text: String should have at most 4000 characters"),
-        ("read", {"text": ""}, "nothing to look at in an empty text"),
+        ("read", {}, "inputs: Field required"),
+        ("read", {"inputs": {"source": "x"}, "more": 1}, "more: Extra inputs are not permitted"),
+        ("read", {"inputs": {"source": "x" * 5000}}, "inputs.source: String should have at most 4000 characters"),
+        ("read", {"inputs": {"source": ""}}, "nothing to look at in an empty text"),
         ("attention", {**ASKED, "path": "x"}, "no attention is at 'x'"),
         ("attention", {**ASKED, "path": "*"}, r"no attention is at '\*'"),
         ("walk", {**ASKED, "path": "decoder.layers.0", "token": 99}, "token 99 of"),
@@ -216,8 +253,8 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
     explorer = make()
     monkeypatch.setattr(explorer.subject, "translate", None)  # which would fail
     for verb, arguments in (
-        ("read", {"text": "x y z a b c d"}),
-        ("what-if", {"text": "we", "target": "we", "other": "x y z a b c d"}),
+        ("read", {"inputs": {"source": "x y z a b c d"}}),
+        ("what-if", {"inputs": {"source": "we"}, "target": "we", "other": {"source": "x y z a b c d"}}),
     ):
         with pytest.raises(ValueError, match="tokens are more than can be looked at here at once: 5"):
             explorer.answer(verb, arguments)
@@ -226,4 +263,4 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
 def test_a_text_of_as_many_tokens_as_are_allowed_can_be_looked_at(monkeypatch) -> None:
     explorer = make()
     monkeypatch.setattr(module, "TOKENS", explorer.subject.count("the child"))
-    assert explorer.answer("read", {"text": "the child", "target": "we"})["said"]
+    assert explorer.answer("read", {"inputs": {"source": "the child"}, "target": "we"})["said"]

@@ -1,7 +1,7 @@
 """Models with one stream, as BERT's and GPT-2's are, appear in the explorer without new code."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +16,8 @@ from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Positions, make_positions
-from regard.explain.reading import Grown, Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Grown, Reading
 from regard.explain.view import View
 from regard.serve.explorer import Explorer, Numbers
 
@@ -59,21 +60,23 @@ class Reader:
     def __init__(self, model: OneStream) -> None:
         self.model = model.eval()
 
-    def count(self, text: str) -> int:
-        return len(text)
+    accepts: ClassVar = {"text": "text"}
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
-        tokens = [LETTERS.index(letter) for letter in text]
+    def count(self, inputs: Mapping[str, str]) -> int:
+        return len(inputs["text"])
+
+    def reading(self, inputs: Mapping[str, str], said: str | Sequence[int] | None = None) -> Reading:
+        tokens = [LETTERS.index(letter) for letter in inputs["text"]]
         answer = tokens if said is None else [LETTERS.index(x) if isinstance(x, str) else x for x in said]
         stream, spoken = (
-            Stream(tuple(x), tuple(pieces(x)), tuple(range(len(x))), tuple(pieces(x))) for x in (tokens, answer)
+            text_stream(x, pieces(x), TextLayout(tuple(range(len(x))), tuple(pieces(x)))) for x in (tokens, answer)
         )
         return Reading(self.model, (torch.tensor([tokens]),), {"text": stream}, "text", spoken, tuple(answer), pieces)
 
-    def alternatives(self, _text: str, _count: int) -> list:
+    def alternatives(self, _inputs: Mapping[str, str], _count: int) -> list:
         return []
 
-    def grow(self, _text: str) -> Iterator[Grown]:
+    def grow(self, _inputs: Mapping[str, str]) -> Iterator[Grown]:
         return iter(())
 
 
@@ -86,7 +89,7 @@ def test_every_question_has_an_answer(causal) -> None:
     torch.manual_seed(1)
     explorer = Explorer(Reader(randomise(OneStream(causal))), "mine")
     model = explorer.answer("model", {})
-    asked = {"text": "abcde"}
+    asked = {"inputs": {"text": "abcde"}}
     assert [look["path"] for look in model["looks"]] == ["layers.0.attention", "layers.1.attention"]
     for look in model["looks"]:
         answer = explorer.answer("attention", {**asked, "path": look["path"]})
@@ -97,8 +100,8 @@ def test_every_question_has_an_answer(causal) -> None:
             assert explorer.answer("walk", {**asked, "path": part["path"], "token": token})["steps"]
     for verb in ("read", "heads", "what-if"):
         json.dumps(explorer.answer(verb, asked), allow_nan=False)
-    assert explorer.answer("what-if", {**asked, "other": "abc"})["given"] is None
-    assert explorer.answer("what-if", {**asked, "other": "edcba"})["given"] is not None
+    assert explorer.answer("what-if", {**asked, "other": {"text": "abc"}})["given"] is None
+    assert explorer.answer("what-if", {**asked, "other": {"text": "edcba"}})["given"] is not None
     with pytest.raises(ValueError, match="the output is not as long as"):
         explorer.answer("read", {**asked, "target": "ab"})
     assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
@@ -108,7 +111,7 @@ def test_every_question_has_an_answer(causal) -> None:
 
 
 def test_without_another_stream_a_view_is_the_mean_of_all() -> None:
-    reading = Reader(randomise(OneStream(True))).reading("abc")
+    reading = Reader(randomise(OneStream(True))).reading({"text": "abc"})
     view = View(reading)
     assert view.rows == view.columns == ("a", "b", "c")
     with capture(reading.model) as maps:

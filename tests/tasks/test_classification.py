@@ -55,9 +55,11 @@ def test_looking_shows_the_verdict_and_what_else_it_might_have_been() -> None:
     reading = CLASSIFIER.reading("good food")
     verdict = CLASSIFIER.classify(["good food"])[0]
     (chance,) = reading.chances(reading.run())
-    assert reading.said.spelled == (verdict.label,)
+    assert reading.said.layout.spelled == (verdict.label,)
     assert chance.probability == pytest.approx(verdict.value)
-    assert CLASSIFIER.reading("good food", "bad").said.spelled == ("bad",)
+    assert CLASSIFIER.reading("good food", "bad").said.layout.spelled == ("bad",)
     with pytest.raises(ValueError, match="'awful' is not a label of this model; it has bad, good, so so"):
         CLASSIFIER.reading("good food", "awful")
-    assert float(RATER.reading("dog").said.spelled[0]) == pytest.approx(RATER.classify(["dog"])[0].value, rel=0.01)
+    assert float(RATER.reading("dog").said.layout.spelled[0]) == pytest.approx(
+        RATER.classify(["dog"])[0].value, rel=0.01
+    )

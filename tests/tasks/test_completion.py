@@ -242,12 +242,13 @@ def test_a_reading_says_the_next_token_at_each_place(name) -> None:
     (true,) = of.tokenizer.encode([" true"])
     assert given.streams["text"].tokens == (*read, *true)
     assert given.said.tokens == (*read, *true, int(given.run()[0, -1].argmax()))[1:]
-    assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(reading.streams["text"].spelled), dtype=torch.float64))
+    words = reading.streams["text"].layout.spelled
+    assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(words), dtype=torch.float64))
 
 
 def test_a_stream_says_where_its_tokens_end() -> None:
     of = COMPLETERS["pairs"]
-    stream = of.reading("Oé", "!").streams["text"]
+    stream = of.reading("Oé", "!").streams["text"].layout
     assert stream.text == "Oé!"
     assert stream.ends == (1, None, 2, 3)
 
@@ -263,7 +264,7 @@ def test_a_text_grows(name) -> None:
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     explorer = Explorer(COMPLETERS[name], name, "ROMEO:")
-    asked = {"text": "ROMEO:"}
+    asked = {"inputs": {"text": "ROMEO:"}}
     model, read = explorer.answer("model", {}), explorer.answer("read", asked)
     assert model["writes"]
     pieces = read["streams"]["text"]["pieces"]
@@ -284,7 +285,7 @@ def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     same = explorer.answer("what-if", asked)
     assert same["own"]["pieces"] == same["changed"]["pieces"]
     changed = explorer.answer(
-        "what-if", {**asked, "other": "JULIET:", "change": {"heads": {"layers.0.attention": [0]}}}
+        "what-if", {**asked, "other": {"text": "JULIET:"}, "change": {"heads": {"layers.0.attention": [0]}}}
     )
     assert changed["given"]["probabilities"] != changed["original"]["probabilities"]
     assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
@@ -296,6 +297,6 @@ def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     grown = list(explorer.grow("ROMEO:"))
     assert [step["text"] for step in grown] == [step.text for step in COMPLETERS[name].grow("ROMEO:")]
     for step in grown:
-        assert len(step["weights"]) == len(step["seen"])
+        assert len(step["weights"]) == len(step["seen"]["pieces"])
         assert sum(step["weights"]) == pytest.approx(1, abs=1e-4)
-    json.dumps(explorer.answer("read", {"text": ""}), allow_nan=False)
+    json.dumps(explorer.answer("read", {"inputs": {"text": ""}}), allow_nan=False)

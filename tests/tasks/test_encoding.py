@@ -51,7 +51,7 @@ def test_a_text_of_ten_thousand_words_is_cut() -> None:
 
 def test_looking_shows_the_words_of_both_texts() -> None:
     reading = ENCODER.reading("the brown dog [SEP] good food")
-    assert reading.streams["text"].spelled == ("the", "brown", "dog", "good", "food")
+    assert reading.streams["text"].layout.spelled == ("the", "brown", "dog", "good", "food")
     assert reading.inputs[1].sum() > 0
     view = ENCODER.look("the brown dog")
     assert view.rows == ("the", "brown", "dog")

@@ -58,4 +58,4 @@ def test_looking_shows_the_guess_behind_the_mask() -> None:
     assert best.word in reading.said.pieces
     assert TOKENIZER.mask in reading.streams["text"].tokens
     assert TOKENIZER.mask not in reading.said.tokens
-    assert GUESSER.reading("the [MASK] ran", "the dog ran").said.spelled == ("the", "dog", "ran")
+    assert GUESSER.reading("the [MASK] ran", "the dog ran").said.layout.spelled == ("the", "dog", "ran")

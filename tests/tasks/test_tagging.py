@@ -62,7 +62,7 @@ def test_looking_shows_the_tags() -> None:
     tags = PIECES.tag([["the", "brown", "dog"]])[0]
     starts = [i for i, piece in enumerate(reading.streams["text"].pieces) if not piece.startswith(("##", "["))]
     assert [reading.said.pieces[i] for i in starts] == tags
-    assert list(reading.said.spelled) == tags
-    assert [word for word in reading.said.words if word >= 0] == [0, 1, 2]
+    assert list(reading.said.layout.spelled) == tags
+    assert [word for word in reading.said.layout.words if word >= 0] == [0, 1, 2]
     with pytest.raises(ValueError, match="'Q' is not a tag of this model; it has N, V, X"):
         PIECES.reading("the", "Q Q Q")

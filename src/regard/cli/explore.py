@@ -3,7 +3,7 @@
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,9 @@ from regard.errors import RegardError
 
 
 def explore(
-    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="A sentence to begin with.")] = "We are eating bread.",
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="A sentence to begin with; without it, an example.")
+    ] = None,
     model: Model = "en-es",
     host: Annotated[str, typer.Option(help="Listen at this address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen at this port; 0: any that is free.")] = 7007,
@@ -34,6 +36,7 @@ def explore(
         from regard.serve.app import serve
     except ImportError:
         raise RegardError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
+    from regard.explain.reading import expect_subject
     from regard.library import load
     from regard.serve.explorer import Explorer
 
@@ -43,5 +46,5 @@ def explore(
             # beside the server, which a browser of the terminal waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    subject: Any = load(model)
+    subject = expect_subject(load(model), model)
     serve(Explorer(subject, Path(model).name, text), host, port, ready)

@@ -1,7 +1,7 @@
 """`regard look`: what attends to what."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -47,19 +47,24 @@ def look(
 
         regard look --model runs/bert "The [MASK] barked."
     """
+    from regard.explain import media
+    from regard.explain.reading import by_role, expect_subject
+    from regard.explain.view import View
     from regard.library import load
-    from regard.tasks.encoding import Encoder
 
-    subject: Any = load(model)
-    seen = subject.look(text, target, kind=view, layer=layer, head=head, words=not tokens)
+    subject = expect_subject(load(model), model)
+    inputs = by_role(subject.accepts, text)
+    reading = subject.reading(inputs, target)
+    seen = View(reading, view, layer, head, not tokens)
+    output_line = media.of(reading.output).line(reading.output)
     if output is None:
         if view != "matrix":
             raise RegardError(
                 f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
             )
         typer.echo(str(seen))
-        if isinstance(subject, Encoder) and seen.reading.said.spelled:
-            typer.echo(f"\n{' '.join(seen.reading.said.spelled)}")
+        if output_line and not reading.writes:
+            typer.echo(f"\n{output_line}")
         return
     if output.suffix.lower() == ".html":
         from regard.serve import page
@@ -68,10 +73,9 @@ def look(
         is_mean = view == "matrix" and layer is None and head is None
         name = "translate" if is_mean else "positions" if view == "positions" else "heads"
         chosen = {"target": target, "path": layer, "head": head, "words": None if tokens else 1}
-        address = {"view": name, "text": text, **{key: str(x) for key, x in chosen.items() if x is not None}}
+        address = {"view": name, **inputs, **{key: str(x) for key, x in chosen.items() if x is not None}}
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page.of_sentence(Explorer(subject, Path(model).name, text), address), "utf-8")
+        output.write_text(page.of_sentence(Explorer(subject, Path(model).name, inputs), address), "utf-8")
     else:
         seen.save(output)
-    reading = seen.reading
-    typer.echo(f"{output}: {reading.streams[reading.speaker].text or ' '.join(reading.said.spelled)}")
+    typer.echo(f"{output}: {output_line}")

@@ -8,14 +8,14 @@ nothing of models; a new one is in all of them as soon as it says who looks at w
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks.capture import attention_cores, capture, find
 from regard.errors import RegardError
-from regard.models.interface import Observable
+from regard.models.interface import Autoregressive, Observable
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,10 @@ class Stream:
     tokens: tuple[int, ...]
     pieces: tuple[str, ...]
     """What each token looks like."""
-    words: tuple[int, ...]
-    """The number of the word that each token belongs to; -1: to none."""
-    spelled: tuple[str, ...]
-    """The words."""
-    parts: tuple[int, ...] = ()
-    """The number of the text that each word belongs to, where there are two."""
-    text: str = ""
-    """All of it, if it can be gone on with."""
-    ends: tuple[int | None, ...] = ()
-    """Where each token ends in that text; None: in the midst of a character."""
+    medium: str
+    """What the tokens are made from: a key of `regard.explain.media.MEDIA`."""
+    layout: Any
+    """What that medium needs in order to be drawn, such as words: a frozen dataclass."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +76,17 @@ class Reading:
         """All attentions of the model that run on this input."""
         return looks(self.model)
 
+    @property
+    def writes(self) -> bool:
+        """What is said at a position is read at the next, so that it stands in a stream."""
+        return isinstance(self.model, Autoregressive)
+
+    @property
+    def output(self) -> Stream:
+        """What is said; of a model that continues what it reads, with what it read."""
+        continues = self.writes and len(self.streams) == 1
+        return self.streams[self.speaker] if continues else self.said
+
     def look(self, path: str) -> Look:
         """The attention of that path."""
         for candidate in self.looks:
@@ -124,8 +129,8 @@ class Grown:
     """A text that is being written, as far as it is."""
 
     text: str
-    seen: tuple[str, ...]
-    """The tokens that its last one could look at, as they look: of what is translated, or of the text before it."""
+    seen: Stream
+    """The tokens that its last one could look at: of what is translated, or of the text before it."""
 
 
 class Saying(Protocol):
@@ -148,28 +153,58 @@ class Saying(Protocol):
 
 
 class Subject(Protocol):
-    """What can be looked into: a model, with all that turns texts into its input and its output into text."""
+    """What can be looked into: a model, with all that turns what it is given into tensors and its output into text."""
 
     @property
     def model(self) -> Any:
         """The model."""
         ...
 
-    def count(self, text: str) -> int:
-        """How many tokens a text has."""
+    @property
+    def accepts(self) -> Mapping[str, str]:
+        """The roles of its inputs, and the medium of each."""
         ...
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
-        """The model at work on a text and on what is said about it: its own words, unless others are given."""
+    def count(self, inputs: Mapping[str, Any]) -> int:
+        """How many tokens the inputs, given by role, have."""
         ...
 
-    def alternatives(self, text: str, count: int) -> Sequence[Saying]:
+    def reading(self, inputs: Mapping[str, Any], said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on its inputs and on what is said about them: its own words, unless others are given."""
+        ...
+
+    def alternatives(self, inputs: Mapping[str, Any], count: int) -> Sequence[Saying]:
         """What the model would say, best first; nothing, if it is not one to say things."""
         ...
 
-    def grow(self, text: str) -> Iterator[Grown]:
+    def grow(self, inputs: Mapping[str, Any]) -> Iterator[Grown]:
         """What the model says, longer with every token."""
         ...
+
+
+Inputs = str | Mapping[str, Any]
+"""What a model is given, by role; a string, if it accepts one input only."""
+
+
+def by_role(accepts: Mapping[str, str], inputs: Inputs) -> dict[str, Any]:
+    """Inputs by their roles; `RegardError` unless they are exactly those that the model accepts."""
+    known = ", ".join(f"{role!r} ({medium})" for role, medium in accepts.items())
+    if not isinstance(inputs, Mapping):
+        if len(accepts) != 1:
+            raise RegardError(f"this model accepts several inputs: {known}; give a mapping with all of them")
+        return dict.fromkeys(accepts, inputs)
+    wrong = [f"{role!r} is missing" for role in accepts if role not in inputs]
+    wrong += [f"{role!r} is not known" for role in inputs if role not in accepts]
+    if wrong:
+        raise RegardError(f"{', '.join(wrong)}; the inputs of this model are: {known}")
+    return {role: inputs[role] for role in accepts}
+
+
+def expect_subject(opened: Any, name: str) -> Subject:
+    """An opened model; `RegardError` if it cannot be looked into."""
+    if not hasattr(opened, "accepts"):
+        raise RegardError(f"{name} is a model of kind '{opened.model.config.kind}', which does not look at anything")
+    return cast(Subject, opened)
 
 
 def looks(model: nn.Module) -> tuple[Look, ...]:
@@ -190,17 +225,17 @@ def mean(maps: Iterable[Tensor]) -> Tensor:
 
 
 def merged(weights_HTS: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
-    """Weights between tokens as weights between words: summed over the tokens looked at, averaged over those that ask.
+    """Weights between tokens as weights between units: summed over the tokens looked at, averaged over those that ask.
 
     Args:
-        rows: the number of the word that each asking token belongs to; -1: to none.
+        rows: the number of the unit (in a text, a word) that each asking token belongs to; -1: to none.
         columns: the same for the tokens looked at.
     """
-    rows_TW, columns_SW = (_membership(words).to(weights_HTS) for words in (rows, columns))
+    rows_TW, columns_SW = (_membership(units).to(weights_HTS) for units in (rows, columns))
     sums_HVW = rows_TW.mT @ weights_HTS @ columns_SW
     return sums_HVW / rows_TW.sum(0)[:, None]
 
 
-def _membership(words: Sequence[int]) -> Tensor:
-    numbers = torch.tensor(words, dtype=torch.long)
-    return numbers[:, None] == torch.arange(max(words, default=-1) + 1)
+def _membership(units: Sequence[int]) -> Tensor:
+    numbers = torch.tensor(units, dtype=torch.long)
+    return numbers[:, None] == torch.arange(max(units, default=-1) + 1)

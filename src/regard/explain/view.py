@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.explain import media
 from regard.explain.positions import encodings
-from regard.explain.reading import Look, Reading, Stream, mean, merged
+from regard.explain.reading import Inputs, Look, Reading, Stream, mean, merged
 
 Kind = Literal["matrix", "lines", "grid", "positions"]
 SHADES = " ░▒▓█"
@@ -27,7 +28,7 @@ class View:
             "positions" of the model.
         layer: the path of an attention; unless given, the mean of all that look at another stream, or of all.
         head: counted from 0; unless given, the mean of all.
-        words: tokens of a word are put together.
+        words: tokens are merged into the units of their medium: in a text, words.
     """
 
     reading: Reading
@@ -54,22 +55,34 @@ class View:
     @property
     def _asks(self) -> Stream:
         """What is being written where that looks at another stream, or else what stands there."""
-        look = self._looks[0]
-        return self.reading.streams[look.asks] if look.asks == look.answers else self.reading.said
+        return self.reading.streams[self.asks] if self.asks == self.answers else self.reading.said
 
     @property
     def _answers(self) -> Stream:
-        return self.reading.streams[self._looks[0].answers]
+        return self.reading.streams[self.answers]
+
+    @property
+    def asks(self) -> str:
+        """The stream that asks."""
+        return self._looks[0].asks
+
+    @property
+    def answers(self) -> str:
+        """The stream that is looked at."""
+        return self._looks[0].answers
 
     @property
     def rows(self) -> tuple[str, ...]:
         """What asks."""
-        return self._asks.spelled if self.words else self._asks.pieces
+        return self._labels(self._asks)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What is looked at."""
-        return self._answers.spelled if self.words else self._answers.pieces
+        return self._labels(self._answers)
+
+    def _labels(self, stream: Stream) -> tuple[str, ...]:
+        return media.of(stream).labels(stream) if self.words else stream.pieces
 
     @property
     def weights(self) -> Tensor:
@@ -79,7 +92,10 @@ class View:
         if not maps:
             raise RegardError(f"{self.layer!r} did not run; this model may stop before it")
         mean_TS = mean(maps.values())
-        return merged(mean_TS, self._asks.words, self._answers.words) if self.words else mean_TS
+        if not self.words:
+            return mean_TS
+        rows, columns = (media.of(stream).units(stream) for stream in (self._asks, self._answers))
+        return merged(mean_TS, rows, columns)
 
     def __repr__(self) -> str:
         return drawn(self.rows, self.columns, self.weights.tolist())
@@ -129,15 +145,15 @@ def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
 
 
 class Looked:
-    """What can be looked into: a model with its tokenizers that has a `reading` of a text."""
+    """What can be looked into: a model with its tokenizers that has a `reading` of its inputs."""
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
-        """The model at work on a text, and what it says of it, or is told to say."""
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+        """The model at work on its inputs, and what it says of them, or is told to say."""
         raise NotImplementedError
 
     def look(
         self,
-        text: str,
+        inputs: Inputs,
         said: str | None = None,
         *,
         kind: Kind = "matrix",
@@ -146,4 +162,4 @@ class Looked:
         words: bool = True,
     ) -> View:
         """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
-        return View(self.reading(text, said), kind, layer, head, words)
+        return View(self.reading(inputs, said), kind, layer, head, words)

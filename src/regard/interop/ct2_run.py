@@ -21,7 +21,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
-from regard.explain.reading import Reading
+from regard.explain.reading import Inputs, Reading
 from regard.tasks.completion import Completer, CompletionTask
 from regard.tasks.encoding import Encoder, Join, pooled
 from regard.tasks.translation import TranslationTask, Translator
@@ -114,9 +114,9 @@ class FastTranslator(Translator):
         sources, targets = [one for one, _ in encoded], [other for _, other in encoded]
         return [sum(scores) for scores in self.token_scores(sources, targets, batch_tokens)]
 
-    def grow(self, text: str) -> Any:
+    def grow(self, inputs: Inputs) -> Any:
         """The translation as it grows, by torch."""
-        return self._original().grow(text)
+        return self._original().grow(inputs)
 
     def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
         return self._original()._reading(source, target)
@@ -139,9 +139,9 @@ class FastEncoder(Encoder):
         found = self._engine.forward_batch(tokens, lengths, segments_BT.tolist())
         return torch.from_numpy(np.array(found.last_hidden_state))
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, by torch."""
-        return self._original().reading(text, said)
+        return self._original().reading(inputs, said)
 
 
 # checks

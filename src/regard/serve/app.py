@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import RegardError
 from regard.serve import page
-from regard.serve.explorer import Answer, Explorer, Numbers, Text, understood
+from regard.serve.explorer import Answer, Asked, Explorer, Numbers, understood
 
 BODY = 1024 * 1024  # bytes that a request may have
 QUEUE = 8  # questions that may wait, the one at work included
@@ -154,8 +154,8 @@ def make_app(
 
     @app.post("/api/grow")
     async def grow(request: Request) -> StreamingResponse:
-        text = understood(Text, await _arguments(request)).text
-        longer = await worker.do(lambda: explorer.grow(text))
+        inputs = understood(Asked, await _arguments(request)).inputs
+        longer = await worker.do(lambda: explorer.grow(inputs))
 
         async def lines() -> AsyncIterator[str]:
             try:

@@ -18,16 +18,18 @@ from torch import Tensor
 from regard.blocks.capture import capture, intervene, position_modules
 from regard.errors import RegardError
 from regard.explain import importance, positions, walk
-from regard.explain.reading import Grown, Reading, Stream, Subject, looks, mean
+from regard.explain.media import MEDIA
+from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, Subject, by_role, looks, mean
 from regard.explain.view import View
 from regard.models.interface import Autoregressive
 
-CHARACTERS = 4000  # of a text, at most
+CHARACTERS = 4000  # of an input, at most
 TOKENS = 512  # of a stream, at most
-KEPT = 32  # sentences whose translations are remembered
+KEPT = 32  # inputs whose outputs are remembered
 N_BEST = 3
 
 ShortText = Annotated[str, Field(max_length=CHARACTERS)]
+Role = Annotated[str, Field(max_length=40)]
 Path_ = Annotated[str, Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, lt=100_000)]
 
@@ -38,20 +40,20 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Text(Question):
-    """A text, and the translation to look at; without one, the model's own."""
+class Asked(Question):
+    """Inputs by role, and the output to look at; without one, the model's own."""
 
-    text: ShortText
+    inputs: dict[Role, ShortText]
     target: ShortText | None = None
 
 
-class OneAttention(Text):
-    """One attention at work on a text."""
+class OneAttention(Asked):
+    """One attention at work on the inputs."""
 
     path: Path_
 
 
-class OneToken(Text):
+class OneToken(Asked):
     """One token on its way through one part of the model, seen by one head."""
 
     path: Path_
@@ -78,15 +80,15 @@ class Change(Question):
         )
 
 
-class WhatIf(Text):
-    """A change of the model, of the text, or of both."""
+class WhatIf(Asked):
+    """A change of the model, of its inputs, or of both."""
 
     change: Change = Change()
-    other: ShortText | None = None
-    """Another text to read, instead of the one that was."""
+    other: dict[Role, ShortText] = {}
+    """Other inputs to read, instead of those that were."""
 
 
-class Rollout(Text):
+class Rollout(Asked):
     """Attention through all layers, from one stream to another or to itself."""
 
     asks: Path_
@@ -130,19 +132,21 @@ class Explorer:
     """A model, ready to be asked.
 
     Args:
-        example: the text that is looked at first.
+        example: the inputs that are looked at first; without them, examples of their media.
     """
 
-    def __init__(self, subject: Subject, name: str, example: str = "We are eating bread.") -> None:
-        self.subject, self.name, self.example = subject, name, example
-        self._own = lru_cache(KEPT)(subject.alternatives)
+    def __init__(self, subject: Subject, name: str, example: Inputs | None = None) -> None:
+        self.subject, self.name = subject, name
+        examples = {role: MEDIA[medium].EXAMPLE for role, medium in subject.accepts.items()}
+        self.example = by_role(subject.accepts, examples if example is None else example)
+        self._alternatives = lru_cache(KEPT)(lambda inputs: subject.alternatives(dict(inputs), N_BEST))
         self.verbs: dict[str, tuple[type[Question], Callable[[Any], Answer]]] = {
             "model": (Question, self.model),
-            "read": (Text, self.read),
+            "read": (Asked, self.read),
             "attention": (OneAttention, self.attention),
             "walk": (OneToken, self.walk),
             "what-if": (WhatIf, self.what_if),
-            "heads": (Text, self.heads),
+            "heads": (Asked, self.heads),
             "rollout": (Rollout, self.rollout),
             "positions": (Encodings, self.positions),
             "likeness": (Encodings, self.likeness),
@@ -162,6 +166,7 @@ class Explorer:
         streams = {stream for look in looks(model) for stream in (look.asks, look.answers)}
         return {
             "name": self.name,
+            "accepts": dict(self.subject.accepts),
             "example": self.example,
             "kind": model.config.kind,
             "writes": isinstance(model, Autoregressive),
@@ -172,10 +177,10 @@ class Explorer:
             "positions": {"kind": positions.own_kind(model), "paths": list(position_modules(model))},
         }
 
-    def read(self, question: Text) -> Answer:
-        """A text and its translation, token by token; without a given one, the model's own and the next best."""
+    def read(self, question: Asked) -> Answer:
+        """Inputs and the output, token by token; without a given one, the model's own and the next best."""
         reading = self._reading(question)
-        own = [] if question.target is not None else self._own(question.text, N_BEST)
+        own = [] if question.target is not None else self._own(self._inputs(question.inputs))
         return {
             "streams": {name: _shown(stream) for name, stream in reading.streams.items()},
             "speaker": reading.speaker,
@@ -212,18 +217,17 @@ class Explorer:
 
     def what_if(self, question: WhatIf) -> Answer:
         """What the model says, and what it then says; what it thinks of the output at hand, and what it then thinks."""
-        text = question.text if question.other is None else question.other
-        _check(self.subject.count(text))
+        inputs = self._inputs({**question.inputs, **question.other})
         reading = self._reading(question)
         original = _spoken(reading)
-        own = original if question.target is None else _spoken(self._reading(Text(text=question.text)))
+        own = original if question.target is None else _spoken(self._reading(Asked(inputs=question.inputs)))
         with question.change.made(self.subject.model):
-            changed, given = self.subject.reading(text), self.subject.reading(text, reading.answer)
-            # where what is said goes with what is read, token by token, another text may have no room for it
+            changed, given = self.subject.reading(inputs), self.subject.reading(inputs, reading.answer)
+            # where what is said goes with what is read, token by token, another input may have no room for it
             then = {"given": _spoken(given) if _fits(given) else None, "changed": _spoken(changed)}
         return {"own": own, "original": original, **then}
 
-    def heads(self, question: Text) -> Answer:
+    def heads(self, question: Asked) -> Answer:
         """Which heads matter, where things come from in the end, and when the answer was known."""
         reading = self._reading(question)
         early = importance.early_answers(reading)
@@ -265,10 +269,9 @@ class Explorer:
             raise RegardError("no such file is part of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
-    def grow(self, text: str) -> Iterator[dict[str, Any]]:
-        """What the model says about a text, longer with every token, and what that token looked at."""
-        _check(self.subject.count(text))
-        return self._grow(self.subject.grow(text))
+    def grow(self, inputs: Inputs) -> Iterator[dict[str, Any]]:
+        """What the model says about its inputs, longer with every token, and what that token looked at."""
+        return self._grow(self.subject.grow(self._inputs(inputs)))
 
     def _grow(self, growing: Iterator[Grown]) -> Iterator[dict[str, Any]]:
         known = looks(self.subject.model)
@@ -278,13 +281,23 @@ class Explorer:
                 grown = next(growing, None)
             if grown is None:
                 return
-            weights = mean(maps[path][0, :, -1:] for path in maps)[0] if paths else torch.zeros(len(grown.seen))
-            yield {**asdict(grown), "weights": _rounded(weights)}
+            weights = mean(maps[path][0, :, -1:] for path in maps)[0] if paths else torch.zeros(len(grown.seen.tokens))
+            yield {"text": grown.text, "seen": _shown(grown.seen), "weights": _rounded(weights)}
 
-    def _reading(self, question: Text) -> Reading:
-        _check(self.subject.count(question.text))
-        own = self._own(question.text, N_BEST) if question.target is None else ()
-        reading = self.subject.reading(question.text, own[0].tokens if own else question.target)
+    def _inputs(self, inputs: Inputs) -> dict[str, Any]:
+        """Inputs that the model accepts, and that are not too long."""
+        given = by_role(self.subject.accepts, inputs)
+        _check(self.subject.count(given))
+        return given
+
+    def _own(self, inputs: Mapping[str, Any]) -> Sequence[Saying]:
+        """What the model would say, which is remembered."""
+        return self._alternatives(tuple(inputs.items()))
+
+    def _reading(self, question: Asked) -> Reading:
+        inputs = self._inputs(question.inputs)
+        own = self._own(inputs) if question.target is None else ()
+        reading = self.subject.reading(inputs, own[0].tokens if own else question.target)
         _check(max(len(stream.tokens) for stream in reading.streams.values()) - 1)  # the end is not counted
         if not _fits(reading):
             raise RegardError("the output is not as long as this model's output for the text would be")
@@ -301,11 +314,12 @@ def _check(length: int) -> None:
 
 
 def _alignment(reading: Reading) -> dict[str, Any] | None:
-    """What each word looked at, in the mean of all attentions between two streams; within one, if there are no two."""
+    """What each unit looked at, in the mean of all attentions between two streams; within one, if there are no two."""
     if not reading.looks:
         return None
     view = View(reading)
-    return {"rows": view.rows, "columns": view.columns, "weights": _rounded(view.weights)}
+    streams = {"asks": view.asks, "answers": view.answers}
+    return {**streams, "rows": view.rows, "columns": view.columns, "weights": _rounded(view.weights)}
 
 
 def _spoken(reading: Reading) -> dict[str, Any]:

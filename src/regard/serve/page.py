@@ -12,7 +12,7 @@ import torch
 from regard.serve.explorer import Answer, Explorer, Numbers
 
 FOLDER = Path(__file__).parent / "page"
-MODULES = sorted(path.name for path in FOLDER.glob("*.js"))
+MODULES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.js"))
 POSITIONS = 48  # that the page shows first
 STYLE = '<link rel="stylesheet" href="static/style.css">'
 IMPORTS = '<script type="importmap">{"imports": {"regard/": "./static/"}}</script>'
@@ -54,7 +54,7 @@ def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
     """A saved page of one sentence: its alignment, all heads, positions, and which heads matter.
 
     Args:
-        view: what the page shows first, as its address names it; the sentence is in `text` and `target`.
+        view: what the page shows first, as its address names it; each input goes by its role, the output is `target`.
     """
     answered: list[tuple[str, Mapping[str, Any], Answer]] = []
 
@@ -62,9 +62,10 @@ def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
         answered.append((verb, arguments, explorer.answer(verb, arguments)))
         return answered[-1][2]
 
-    sentence = {name: view[name] for name in ("text", "target") if name in view}
+    inputs = {role: view[role] for role in explorer.subject.accepts}
+    sentence = {"inputs": inputs} | ({"target": view["target"]} if "target" in view else {})
     model = ask("model")
-    ask("read", text=view["text"])
+    ask("read", inputs=inputs)
     ask("read", **sentence)
     for look in model["looks"]:
         ask("attention", **sentence, path=look["path"])

@@ -18,7 +18,8 @@ from regard.data.pretraining import IGNORED
 from regard.data.tables import Example
 from regard.errors import RegardError
 from regard.evaluation import glue
-from regard.explain.reading import Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Inputs, Reading
 from regard.models.bert import ClassificationHead, RegressionHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
@@ -123,11 +124,11 @@ class Classifier(Encoder):
         return Verdict(best, chances[best], chances, is_cut)
 
     @torch.no_grad()
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and the label that it gives it, or another one."""
-        encoded = self.read(text)
-        inputs = self.inputs(encoded)
-        answers_V = self.model(*inputs)[0, 0]
+        encoded = self.read(self._text(inputs))
+        called = self.inputs(encoded)
+        answers_V = self.model(*called)[0, 0]
         if isinstance(said, str):
             if said not in self.labels:
                 raise RegardError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
@@ -139,9 +140,9 @@ class Classifier(Encoder):
             return [self.labels[token] if self.labels else f"{float(answers_V):.3g}" for token in tokens]
 
         name = pieces([label])[0]
-        verdict = Stream((label,), (name,), (0,), (name,))
+        verdict = text_stream((label,), (name,), TextLayout((0,), (name,)))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "verdict": self.stream(encoded.tokens[:1])}
-        return Reading(self.model, inputs, streams, "verdict", verdict, (label,), pieces)
+        return Reading(self.model, called, streams, "verdict", verdict, (label,), pieces)
 
 
 class ClassificationTask(Task):

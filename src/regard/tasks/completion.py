@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
 from regard.errors import RegardError
 from regard.evaluation.language import Scores, perplexity, score
-from regard.explain.reading import Grown, Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
 from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
@@ -226,35 +227,40 @@ class Completer(Looked):
 
     # what looking inside asks for
 
-    def count(self, text: str) -> int:
-        """How many tokens the model reads of a text."""
-        return len(self._read(text))
+    accepts: ClassVar[Mapping[str, str]] = {"text": "text"}
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def count(self, inputs: Inputs) -> int:
+        """How many tokens the model reads of a text."""
+        return len(self._given(inputs))
+
+    def _given(self, inputs: Inputs) -> list[int]:
+        return self._read(by_role(self.accepts, inputs)["text"])
+
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text and what it goes on with, which is its own unless given (or its tokens).
 
         At each place the next token is said, so that the last one is said but no longer read. After a text that is
         given, it is the most probable.
         """
-        read = self._read(text)
+        read = self._given(inputs)
         if said is None:
             said = self._best(read, self._room(read), beam=BEAM)[0].tokens
         elif isinstance(said, str):
             (given,) = self.tokenizer.encode([said])
             said = (*given, *self._best([*read, *given], 1)[0].tokens)
         tokens = [*read, *said[: self._most(read)]]
-        inputs = (torch.tensor([tokens[:-1]], device=self.device),)
+        called = (torch.tensor([tokens[:-1]], device=self.device),)
         streams, spoken = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
-        return Reading(self.model, inputs, streams, "text", spoken, tuple(said), self.tokenizer.pieces)
+        return Reading(self.model, called, streams, "text", spoken, tuple(said), self.tokenizer.pieces)
 
-    def alternatives(self, text: str, count: int) -> Sequence[Completion]:
+    def alternatives(self, inputs: Inputs, count: int) -> Sequence[Completion]:
         """The best ways to go on with a text, best first."""
-        read = self._read(text)
+        read = self._given(inputs)
         return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
 
-    def grow(self, text: str) -> Iterator[Grown]:
+    def grow(self, inputs: Inputs) -> Iterator[Grown]:
         """What the model goes on with, longer with every token, of which each is the most probable."""
-        read = self._read(text)
+        read = self._given(inputs)
         how = Sampling(read[-1], self._end, temperature=0.0)
         return self._grown(read, how.draw(*self._asked(read, self._room(read), "error")))
 
@@ -262,7 +268,7 @@ class Completer(Looked):
         tokens = list(read)
         for drawn in draws:
             if drawn.token != self._end:
-                seen = tuple(self.tokenizer.pieces(tokens))
+                seen = self._stream(tokens)
                 tokens.append(drawn.token)
                 yield Grown(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
 
@@ -281,8 +287,9 @@ class Completer(Looked):
 
     def _stream(self, tokens: Sequence[int]) -> Stream:
         of = self.tokenizer
-        shown = tuple(tokens), tuple(of.pieces(tokens)), tuple(of.words(tokens)), of.spelled(tokens)
-        return Stream(*shown, text=of.decode([tokens])[0], ends=self._ends(tokens))
+        words, text = tuple(of.words(tokens)), of.decode([tokens])[0]
+        layout = TextLayout(words, of.spelled(tokens), text=text, ends=self._ends(tokens))
+        return text_stream(tokens, of.pieces(tokens), layout)
 
     def _ends(self, tokens: Sequence[int]) -> tuple[int | None, ...]:
         characters, ends, length = codecs.getincrementaldecoder("utf-8")("replace"), [], 0

@@ -1,7 +1,7 @@
 """A text as a vector: BERT with its tokenizer, and what its layers make of a text."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,15 @@ from regard.data import sequences
 from regard.data.batches import TOKENS, in_batches
 from regard.data.sequences import Encoded
 from regard.errors import RegardError
-from regard.explain.reading import Grown, Reading, Saying, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, by_role
 from regard.explain.view import Looked
 from regard.tasks.texts import expect_texts
 from regard.training.task import Task
 
 Join = Literal["mean", "sum", "concatenate"]
 Pool = Literal["mean", "cls", "max"]
-NOTHING = Stream((), (), (), ())
+NOTHING = text_stream((), (), TextLayout((), ()))
 
 
 class Encoder(Looked):
@@ -83,9 +84,15 @@ class Encoder(Looked):
 
     # what looking inside asks for
 
-    def count(self, text: str) -> int:
+    accepts: ClassVar[Mapping[str, str]] = {"text": "text"}
+
+    def count(self, inputs: Inputs) -> int:
         """How many tokens a text has, marks included."""
-        return len(self.read(text).tokens)
+        return len(self.read(self._text(inputs)).tokens)
+
+    def _text(self, inputs: Inputs) -> str:
+        text: str = by_role(self.accepts, inputs)["text"]
+        return text
 
     def read(self, text: str) -> Encoded:
         """A text as it is typed: `[SEP]` parts it in two, `[MASK]` hides a word."""
@@ -102,19 +109,19 @@ class Encoder(Looked):
         of, words = self.tokenizer, self.tokenizer.words(tokens)
         parts = {word: segment for word, segment in zip(words, segments, strict=False) if word >= 0}
         seen = tuple(parts.values()) if any(parts.values()) else ()
-        return Stream(tuple(tokens), tuple(of.pieces(tokens)), tuple(words), of.spelled(tokens), seen)
+        return text_stream(tokens, of.pieces(tokens), TextLayout(tuple(words), of.spelled(tokens), seen))
 
-    def reading(self, text: str, _said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, _said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, of which it says nothing."""
-        encoded = self.read(text)
+        encoded = self.read(self._text(inputs))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
         return Reading(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
 
-    def alternatives(self, _text: str, _count: int) -> Sequence[Saying]:
+    def alternatives(self, _inputs: Inputs, _count: int) -> Sequence[Saying]:
         """It writes no text of its own."""
         return ()
 
-    def grow(self, _text: str) -> Iterator[Grown]:
+    def grow(self, _inputs: Inputs) -> Iterator[Grown]:
         """Nor does it write word by word."""
         return iter(())
 

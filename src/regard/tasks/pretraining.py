@@ -17,7 +17,7 @@ from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
 from regard.errors import RegardError
-from regard.explain.reading import Reading
+from regard.explain.reading import Inputs, Reading
 from regard.folders import cache
 from regard.models.bert import PretrainingHead
 from regard.tasks.encoding import Encoder
@@ -80,16 +80,16 @@ class Guesser(Encoder):
         return float(self.model.head.next(self.model.pool(x_BTD))[0, 0].softmax(0)[0])
 
     @torch.no_grad()
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and what it says stands there: guesses for masks, unless others are given."""
-        encoded = self.read(text)
-        inputs = self.inputs(encoded)
+        encoded = self.read(self._text(inputs))
+        called = self.inputs(encoded)
         if said is None:
-            best_T, mask = self.model(*inputs)[0].argmax(1).tolist(), self.tokenizer.mask
+            best_T, mask = self.model(*called)[0].argmax(1).tolist(), self.tokenizer.mask
             said = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
         spoken = self.read(said).tokens if isinstance(said, str) else said
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
-        return Reading(self.model, inputs, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
+        return Reading(self.model, called, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
 
 
 class PretrainingTask(Task):

@@ -19,7 +19,8 @@ from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
 from regard.errors import RegardError
 from regard.evaluation import tagging as scoring
-from regard.explain.reading import Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Inputs, Reading
 from regard.models.bert import TaggingHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
@@ -99,14 +100,14 @@ class PieceTagger(TagsWords, Encoder):
         return result
 
     @torch.no_grad()
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and the tag that it gives each token, unless others are given."""
-        (read,) = in_pieces(self.tokenizer, [words(text)], self.model.limit)
+        (read,) = in_pieces(self.tokenizer, [words(self._text(inputs))], self.model.limit)
         encoded, firsts = read.encoded, read.firsts
-        inputs = self.inputs(encoded)
+        called = self.inputs(encoded)
         if isinstance(said, str):
             said = [self._number(name) for name in said.split()]
-        tags = said or self.model(*inputs)[0].argmax(1).tolist()
+        tags = said or self.model(*called)[0].argmax(1).tolist()
 
         def pieces(numbers: Sequence[int]) -> list[str]:
             return [self.labels[number] for number in numbers]
@@ -114,8 +115,8 @@ class PieceTagger(TagsWords, Encoder):
         stream = self.stream(encoded.tokens)
         names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
         of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # what other pieces say does not count
-        spoken = Stream(tuple(tags), names, of_words, tuple(names[place] for place in firsts))
-        return Reading(self.model, inputs, {"text": stream}, "text", spoken, tuple(tags), pieces)
+        spoken = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
+        return Reading(self.model, called, {"text": stream}, "text", spoken, tuple(tags), pieces)
 
     def _number(self, name: str) -> int:
         if name not in self.labels:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Protocol, TypedDict, Unpack, overload
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,8 @@ from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.evaluation import bleu
 from regard.explain.alignment import Alignment, align
-from regard.explain.reading import Grown, Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
 from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
@@ -234,16 +235,23 @@ class Translator(Looked):
             raise RegardError(f"{len(ones)} sources need as many targets, not {len(others)}")
         return list(zip(self.source.encode(ones), self.target.encode(others), strict=True))
 
-    def count(self, text: str) -> int:
+    accepts: ClassVar[Mapping[str, str]] = {"source": "text"}
+
+    def count(self, inputs: Inputs) -> int:
         """How many tokens a text has."""
-        return len(self.source.encode([text])[0])
+        return len(self.source.encode([self._text(inputs)])[0])
 
-    def alternatives(self, text: str, count: int) -> list[Translation]:
+    def _text(self, inputs: Inputs) -> str:
+        text: str = by_role(self.accepts, inputs)["source"]
+        return text
+
+    def alternatives(self, inputs: Inputs, count: int) -> list[Translation]:
         """The best translations of a text, best first."""
-        return self.translate([text], n_best=count)[0]
+        return self.translate([self._text(inputs)], n_best=count)[0]
 
-    def reading(self, text: str, said: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text and a translation of it (or its tokens); without one, its own."""
+        text = self._text(inputs)
         (source,) = self.source.encode([text])
         if not source:
             raise RegardError("there is nothing to look at in an empty text")
@@ -253,13 +261,13 @@ class Translator(Looked):
         return self._reading(source, target)
 
     @torch.no_grad()
-    def grow(self, text: str) -> Iterator[Grown]:
+    def grow(self, inputs: Inputs) -> Iterator[Grown]:
         """The most probable next token, one after the other: the translation as it grows."""
-        source = self._fitting(self.source.encode([text])[0])
+        source = self._fitting(self.source.encode([self._text(inputs)])[0])
         if not source:
             return
         state, tokens = self.model.start(pad([source], PAD, after=END).to(self.device)), [BEGIN]
-        seen = tuple(self.source.pieces([*source, END]))
+        seen = _stream(self.source, [*source, END])
         for _ in range(min(2 * len(source) + 20, self._room)):
             logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
             tokens.append(int(logits_BV.argmax()))
@@ -374,7 +382,7 @@ class TranslationTask(Task):
 
 def _stream(tokenizer: Tokenizer, tokens: Sequence[int]) -> Stream:
     (text,) = tokenizer.decode([tokens])
-    return Stream(tuple(tokens), tuple(tokenizer.pieces(tokens)), tuple(tokenizer.words(tokens)), _words(text))
+    return text_stream(tokens, tokenizer.pieces(tokens), TextLayout(tuple(tokenizer.words(tokens)), _words(text)))
 
 
 def _words(text: str) -> tuple[str, ...]:

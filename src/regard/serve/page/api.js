@@ -23,9 +23,9 @@ export function ask(verb, args = {}) {
 }
 
 /** Calls back with the output as it grows and what its last token looked at, as long as the answer is true. */
-export async function grow(text, show) {
+export async function grow(inputs, show) {
   if (isSaved) return;
-  const response = await post("grow", { text });
+  const response = await post("grow", { inputs });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

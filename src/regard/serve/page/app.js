@@ -1,9 +1,10 @@
-// The page: the sentence at hand, six views of it, and an address that says which of them is shown and how.
+// The page: the inputs at hand, six views of them, and an address that says which of them is shown and how.
 
 import { ask, beginView, isSaved, page, savedAddress, settled } from "regard/api.js";
 import { element } from "regard/draw.js";
 import * as heads from "regard/heads.js";
 import * as matter from "regard/matter.js";
+import { medium } from "regard/media.js";
 import * as positions from "regard/positions.js";
 import * as translate from "regard/translate.js";
 import * as walk from "regard/walk.js";
@@ -18,13 +19,14 @@ const VIEWS = {
   matter: ["Which heads matter", matter],
 };
 const FIRST = { view: "translate" };
-const LARGE = ["view", "text", "target", "part", "key"]; // the browser's way back leads to what was before them
-const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong to one sentence
+const LARGE = ["view", "target", "part", "key"]; // as with inputs, the browser's way back leads to what was before them
+const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong to the inputs
 
 const [main, tabs, status] = ["main", "tabs", "status"].map((id) => document.getElementById(id));
 const form = document.getElementById("sentence");
 const save = document.getElementById("save");
 let state = read();
+let fields = null; // one for each role of the model's inputs
 let filled = null;
 let turn = 0;
 let isLive = false; // a model that writes nothing answers while one types
@@ -40,8 +42,12 @@ function read() {
 /** Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows. */
 function go(given) {
   let changes = typeof given === "function" ? given(state) : given;
-  const isSmall = Object.keys(changes).every((name) => !LARGE.includes(name) || `${changes[name] ?? ""}` === (state[name] ?? ""));
-  if ("text" in changes || "target" in changes) changes = { ...Object.fromEntries(PLACES.map((name) => [name, null])), ...changes };
+  const isInput = (name) => name in (fields ?? {});
+  const isSmall = Object.keys(changes).every((name) => !(LARGE.includes(name) || isInput(name)) || `${changes[name] ?? ""}` === (state[name] ?? ""));
+  if (Object.keys(changes).some((name) => name === "target" || isInput(name))) {
+    const places = Object.keys(state).filter((name) => PLACES.includes(name.split(".")[0])); // other inputs go by their roles
+    changes = { ...Object.fromEntries(places.map((name) => [name, null])), ...changes };
+  }
   state = Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null));
   const address = `#${new URLSearchParams(state)}`;
   if (isSmall) history.replaceState(null, "", address);
@@ -49,14 +55,41 @@ function go(given) {
   show();
 }
 
-const typed = () => (continues ? form.text.value : form.text.value.trim());
+/** Makes a field for each input that the model accepts, as its medium has them; one alone is named by its medium. */
+function make({ accepts }) {
+  const roles = Object.keys(accepts);
+  fields = Object.fromEntries(roles.map((role) => [role, medium(accepts[role]).field(role)]));
+  const labels = roles.map((role) => {
+    const title = (roles.length === 1 && medium(accepts[role]).title) || role[0].toUpperCase() + role.slice(1);
+    fields[role].addEventListener("input", () => {
+      clearTimeout(typing);
+      if (isLive) typing = setTimeout(() => roles.every(typed) && form.requestSubmit(), 400);
+    });
+    return element("label", {}, `${title} `, fields[role]);
+  });
+  form.prepend(...labels);
+  for (const control of isSaved ? form.elements : []) control.disabled = true;
+}
 
-/** Puts the sentence into the form, unless it is there already: what is being typed stays. */
-function fill() {
-  const sentence = JSON.stringify([state.text, state.target]);
+const typed = (role) => (continues ? fields[role].value : fields[role].value.trim());
+
+/** The inputs at hand, by role: those of the address, or else the example. An input that is the only one may be called `text`. */
+function atHand({ accepts, example }) {
+  const roles = Object.keys(accepts);
+  if (roles.length === 1 && !("text" in accepts)) {
+    state[roles[0]] ??= state.text;
+    delete state.text;
+  }
+  for (const role of roles) state[role] ??= example[role];
+  return Object.fromEntries(roles.map((role) => [role, state[role]]));
+}
+
+/** Puts the inputs into the form, unless they are there already: what is being typed stays. */
+function fill(inputs) {
+  const sentence = JSON.stringify([inputs, state.target]);
   if (sentence === filled) return;
   filled = sentence;
-  if (typed() !== state.text) form.text.value = state.text;
+  for (const [role, value] of Object.entries(inputs)) if (typed(role) !== value) fields[role].value = value;
   form.target.value = state.target ?? "";
 }
 
@@ -75,11 +108,12 @@ async function show() {
   beginView();
   try {
     const model = await ask("model");
-    state.text ??= model.example;
+    if (fields === null) make(model);
+    const inputs = atHand(model);
     [isLive, continues] = [!model.writes, model.continues];
     VIEWS.translate[0] = tabs.firstChild.textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
-    fill();
-    const question = { text: state.text, ...(state.target === undefined ? {} : { target: state.target }) };
+    fill(inputs);
+    const question = { inputs, ...(state.target === undefined ? {} : { target: state.target }) };
     document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
     const size = (model.parameters / 1e6).toFixed(1);
     document.getElementById("about").textContent = `${model.name}: ${model.kind}, ${size} million parameters`;
@@ -107,7 +141,7 @@ async function show() {
     if (!keepsPlace) main.replaceChildren(); // or else what was there stays, with the controls to undo it
     status.textContent = error.message;
     status.className = "error";
-    const settings = Object.keys(state).filter((name) => !["view", "text", "target"].includes(name));
+    const settings = Object.keys(state).filter((name) => !["view", "target"].includes(name) && !(name in (fields ?? {})));
     const undo = () => go(Object.fromEntries(settings.map((name) => [name, null])));
     if (settings.length) status.append(" ", element("button", { type: "button", onclick: undo }, "Start this view again"));
   }
@@ -131,19 +165,12 @@ tabs.addEventListener("keydown", (event) => {
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const [text, target] = [typed(), continues ? form.target.value : form.target.value.trim()];
-  // an output that was there belongs to the text that was there
-  const isOld = text !== state.text && target === (state.target ?? "");
-  go({ text, target: isOld ? null : target || null });
-});
-form.text.addEventListener("input", () => {
-  clearTimeout(typing);
-  if (isLive) typing = setTimeout(() => typed() && form.requestSubmit(), 400);
-});
-form.text.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault(); // with Shift, it breaks the line
-  form.requestSubmit();
+  if (fields === null) return; // the model has not answered yet
+  const inputs = Object.fromEntries(Object.keys(fields).map((role) => [role, typed(role)]));
+  const target = continues ? form.target.value : form.target.value.trim();
+  // an output that was there belongs to the inputs that were there
+  const isOld = Object.keys(inputs).some((role) => inputs[role] !== state[role]) && target === (state.target ?? "");
+  go({ ...inputs, target: isOld ? null : target || null });
 });
 addEventListener("popstate", () => {
   state = read();
@@ -163,8 +190,5 @@ save.addEventListener("click", async () => {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 });
-if (isSaved) {
-  save.remove();
-  for (const control of form.elements) control.disabled = true;
-}
+if (isSaved) save.remove();
 show();

@@ -77,8 +77,8 @@ export function number(value) {
 
 export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
-/** What a token looks like in a list: a space stands for nothing, and nothing for an empty piece. */
-export const label = (piece) => piece.trim() || (piece.includes("\n") ? "⏎" : "·");
+/** Elements or texts with a separator between them. */
+export const spaced = (items, separator) => items.flatMap((item, i) => (i ? [separator, item] : [item]));
 
 /**
  * A matrix with a row for each thing that asks and a column for each that answers. Only what is in sight is drawn, so

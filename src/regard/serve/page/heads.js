@@ -1,7 +1,8 @@
 // Heads: one attention as a matrix and as lines, linked; and all heads of all layers, small.
 
 import { ask } from "regard/api.js";
-import { choice, element, label, lines, matrix, percent, section, thumbnail } from "regard/draw.js";
+import { choice, element, lines, matrix, percent, section, thumbnail } from "regard/draw.js";
+import { labels, of, sides } from "regard/media.js";
 
 export async function draw({ model, state, go, question, isCurrent }) {
   if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
@@ -9,8 +10,10 @@ export async function draw({ model, state, go, question, isCurrent }) {
   const look = model.looks.find(({ path }) => path === state.path) ?? model.looks[model.looks.length - 1];
   const head = Math.min(Number(state.head ?? 0), look.heads - 1);
   const weights = await ask("attention", { ...question, path: look.path });
-  const byWords = state.words === "1";
-  const seen = byWords ? merged(weights, head, answer, look) : tokens(weights, head, answer, look);
+  const { asks, answers } = sides(answer, look);
+  const units = of(asks).units ?? of(answers).units;
+  const byUnits = units !== null && state.words === "1";
+  const seen = byUnits ? merged(weights, head, asks, answers) : tokens(weights, head, asks, answers);
   const row = state.row === undefined || Number(state.row) >= seen.rows.length ? null : Number(state.row);
   const note = element("p", { class: "note", "aria-live": "polite" }, row === null ? "" : best(seen, row));
 
@@ -28,7 +31,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
         { class: "controls" },
         choice("Attention", "path", look.path, options, (path) => go({ path })),
         choice("Head", "head", head, [...Array(look.heads).keys()].map((i) => [i, i]), (chosen) => go({ head: chosen })),
-        choice("Show", "words", byWords ? "1" : "0", [["0", "tokens"], ["1", "words"]], (words) => go({ words, row: null })),
+        ...(units ? [choice("Show", "words", byUnits ? "1" : "0", [["0", "tokens"], ["1", units]], (words) => go({ words, row: null }))] : []),
       ),
       note,
       element("div", { class: "pair" }, picture, element("div", { class: "scroll", "data-scroll": "lines" }, drawn)),
@@ -44,32 +47,20 @@ function groups(looks) {
 
 const title = (look, head) => `${look.path}, head ${head}: the ${look.asks} asks, the ${look.answers} answers`;
 
-/** Rows are the tokens that ask: in a look at another stream, what is being written; in a look at oneself, what stands there. */
-function names(answer, look) {
-  const rows = look.asks === look.answers ? answer.streams[look.asks] : answer.said;
-  return { asks: rows, answers: answer.streams[look.answers] };
-}
-
-function tokens({ shape, values }, head, answer, look) {
+function tokens({ shape, values }, head, asks, answers) {
   const [, queries, keys] = shape;
-  const { asks, answers } = names(answer, look);
-  return {
-    rows: asks.pieces.map(label),
-    columns: answers.pieces.map(label),
-    at: (row, column) => values[(head * queries + row) * keys + column],
-  };
+  return { rows: labels(asks), columns: labels(answers), at: (row, column) => values[(head * queries + row) * keys + column] };
 }
 
-/** Summed over the tokens of a word looked at, averaged over the tokens of a word that asks. */
-function merged(weights, head, answer, look) {
-  const { at } = tokens(weights, head, answer, look);
-  const { asks, answers } = names(answer, look);
-  const places = (stream) => stream.spelled.map((_, word) => stream.words.flatMap((other, i) => (other === word ? [i] : [])));
-  const [rows, columns] = [places(asks), places(answers)];
-  const sum = rows.map((own) =>
-    columns.map((theirs) => own.reduce((total, r) => total + theirs.reduce((part, c) => part + at(r, c), 0), 0) / own.length),
+/** Summed over the tokens of a unit looked at, averaged over the tokens of a unit that asks. */
+function merged(weights, head, asks, answers) {
+  const { at } = tokens(weights, head, asks, answers);
+  const [rows, columns] = [asks, answers].map((stream) => of(stream).merged(stream));
+  const sum = rows.map(({ places: own }) =>
+    columns.map(({ places: theirs }) => own.reduce((total, r) => total + theirs.reduce((part, c) => part + at(r, c), 0), 0) / own.length),
   );
-  return { rows: asks.spelled, columns: answers.spelled, at: (row, column) => sum[row][column] };
+  const [names, others] = [rows, columns].map((units) => units.map(({ label }) => label));
+  return { rows: names, columns: others, at: (row, column) => sum[row][column] };
 }
 
 const argmax = ({ columns, at }, row) => columns.reduce((top, _, i) => (at(row, i) > at(row, top) ? i : top), 0);

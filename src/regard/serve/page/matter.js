@@ -1,7 +1,8 @@
 // Which heads matter: a weight is not yet a cause. What changes without a head, where things come from, and when the answer was known.
 
 import { ask } from "regard/api.js";
-import { choice, element, label, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
+import { choice, element, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
+import { labels, of, sides } from "regard/media.js";
 
 export async function draw({ model, state, go, question }) {
   if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
@@ -41,7 +42,7 @@ async function flow(rollouts, question, answer, state, go) {
   const chosen = Math.min(Number(state.flow ?? rollouts.length - 1), rollouts.length - 1);
   const [asks, answers] = rollouts[chosen];
   const { shape, values } = await ask("rollout", { ...question, asks, answers });
-  const rows = asks === answers ? answer.streams[asks] : answer.said;
+  const streams = sides(answer, { asks, answers });
   const note = element("p", { class: "note", "aria-live": "polite" });
   return section(
     "Where it comes from in the end",
@@ -49,21 +50,22 @@ async function flow(rollouts, question, answer, state, go) {
     choice("Streams", "flow", chosen, rollouts.map(([from, to], i) => [i, `${from} from ${to}`]), (flow) => go({ flow })),
     note,
     matrix({
-      name: "Rollout", rows: rows.pieces.map(label), columns: answer.streams[answers].pieces.map(label),
+      name: "Rollout", rows: labels(streams.asks), columns: labels(streams.answers),
       at: (row, column) => values[row * shape[1] + column], tell: (text) => (note.textContent = text),
     }),
   );
 }
 
 function early(layers, answer) {
-  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...answer.said.pieces.map((piece) => element("th", { scope: "col" }, label(piece))));
+  const [end, { label }] = [labels(answer.said), of(answer.said)];
+  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...end.map((name) => element("th", { scope: "col" }, name)));
   const rows = layers.map(({ path, pieces, probabilities, said }) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, path),
       ...pieces.map((piece, i) => {
-        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${label(answer.said.pieces[i])}, now ${percent(said[i])}`;
+        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${end[i]}, now ${percent(said[i])}`;
         const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
         cell.style.setProperty("--cell", shade(said[i]));
         return cell;

@@ -1,32 +1,36 @@
 // Translate and align, or read and look: a sentence, what the model makes of it, and what each word looked at.
 
 import { ask, grow } from "regard/api.js";
-import { element, label, matrix, number, percent, section } from "regard/draw.js";
+import { element, matrix, number, percent, section, spaced } from "regard/draw.js";
+import { labels, of, sides } from "regard/media.js";
 
 let grown = null;
 
 export async function draw({ model, state, go, question, isCurrent }) {
-  if (question.target === undefined && question.text && question.text !== grown) {
-    grown = question.text;
-    const [looked, line] = [1, 2].map(() => element("p", { class: "words", "aria-hidden": "true" }));
+  const given = JSON.stringify(question.inputs);
+  if (question.target === undefined && Object.values(question.inputs).every(Boolean) && given !== grown) {
+    grown = given;
+    const [looked, line] = [element("div"), element("p", { class: "words", "aria-hidden": "true" })];
     const growing = ({ text, seen, weights }) => {
       if (!isCurrent()) return false;
       if (!line.isConnected) document.getElementById("main").replaceChildren(section("What it writes, and what the last token looked at", looked, line));
-      looked.replaceChildren(...spaced(seen.map((piece, i) => {
-        const word = element("span", { class: "word" }, label(piece));
-        word.style.setProperty("--weight", weights[i]);
-        return word;
-      })));
+      const tokens = labels(seen).map((name, i) => {
+        const token = element("span", { class: "word" }, name);
+        token.style.setProperty("--weight", weights[i]);
+        return token;
+      });
+      looked.replaceChildren(of(seen).laidOut(seen, tokens, { "aria-hidden": "true" }));
       line.textContent = text;
       return true;
     };
-    await grow(question.text, growing).catch(() => {}); // what is wrong, the question itself will tell
+    await grow(question.inputs, growing).catch(() => {}); // what is wrong, the question itself will tell
   }
   const answer = await ask("read", question);
-  const own = question.target === undefined ? answer : await ask("read", { text: question.text }).catch(() => answer);
-  const { spelled: first, parts } = Object.values(answer.streams)[0];
-  const { rows: target, columns: source, weights } = answer.alignment ?? { rows: answer.said.spelled, columns: first, weights: null };
-  const read = source.map((word, i) => element("span", { class: parts[i] ? "word second" : "word" }, word));
+  const own = question.target === undefined ? answer : await ask("read", { inputs: question.inputs }).catch(() => answer);
+  const [first] = Object.values(answer.streams);
+  const { asks, answers } = answer.alignment ? sides(answer, answer.alignment) : { asks: answer.said, answers: first };
+  const { rows: target, columns: source, weights } = answer.alignment ?? { rows: names(asks), columns: names(answers), weights: null };
+  const read = source.map((name, i) => element("span", { class: of(answers).unitClass(answers, i) }, name));
   const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention to look at.");
   const chosen = Number(state.word) in target && weights ? Number(state.word) : null;
 
@@ -53,7 +57,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
     element(
       "button",
       {
-        type: "button", class: !model.writes && parts[row] ? "word second" : "word", "data-focus": `word ${row}`,
+        type: "button", class: of(asks).unitClass(asks, row), "data-focus": `word ${row}`,
         onpointerenter: () => look(row), onpointerleave: () => look(chosen), onfocus: () => look(row),
         onclick: () => go({ word: row === chosen ? null : row }),
       },
@@ -61,40 +65,41 @@ export async function draw({ model, state, go, question, isCurrent }) {
     ),
   );
   if (chosen !== null) look(chosen);
-  const { text: whole, ends } = Object.values(answer.streams)[0];
-  const goOn = (i, other) => {
-    // from within a character, or with a token that is none or no text, there is no going on
-    if (!model.continues || ends[i] === null || other.includes("\ufffd") || /^<\|.*\|>$/.test(other)) return null;
-    return () => go({ text: [...whole].slice(0, ends[i]).join("") + other, target: null });
+  const goOn = (i, piece) => {
+    const next = model.continues ? of(first).continued(first, i, piece) : null;
+    return next === null ? null : () => go({ [Object.keys(model.accepts)[0]]: next, target: null });
   };
   const hint = "Choose a token that was probable, too, and the model goes on from there.";
 
   return [
     section(
       model.writes && !model.continues ? "What it read and what it wrote" : "Each word, and what it looked at",
-      element("p", { class: "words", lang: "x-source" }, ...spaced(read)),
-      element("p", { class: "words", lang: "x-target" }, ...spaced(written)),
+      of(answers).laidOut(answers, read, { lang: "x-source" }),
+      of(asks).laidOut(asks, written, { lang: "x-target" }),
       note,
     ),
-    ...(model.writes || !answer.said.spelled.length ? [] : [section("What it says", element("p", { class: "words" }, answer.said.spelled.join(" ")))]),
+    ...(model.writes || !names(answer.said).length ? [] : [section("What it says", element("p", { class: "words" }, of(answer.said).line(answer.said)))]),
     ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
     ...(answer.said.pieces.length ? [section("How sure it was", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, goOn))] : []),
     ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
   ];
 }
 
-const spaced = (words, space = " ") => words.flatMap((word, i) => (i ? [space, word] : [word]));
+/** What the units of a stream are called. */
+const names = (stream) => of(stream).merged(stream).map(({ label }) => label);
 
-function tokens({ pieces, probabilities, others }, goOn) {
+function tokens(spoken, goOn) {
+  const { probabilities, others } = spoken;
+  const { label } = of(spoken);
   const other = (i) => ([piece, p], j) => {
     const [text, action] = [`${label(piece)} ${percent(p)}`, goOn(i, piece)];
     return action ? element("button", { type: "button", class: "plain", "data-focus": `token ${i} ${j}`, onclick: action }, text) : text;
   };
-  const rows = pieces.map((piece, i) =>
+  const rows = labels(spoken).map((name, i) =>
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, label(piece)),
+      element("th", { scope: "row" }, name),
       element("td", {}, bar(probabilities[i]), percent(probabilities[i])),
       element("td", { class: "quiet" }, ...spaced(others[i].map(other(i)), "   ")),
     ),

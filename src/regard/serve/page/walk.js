@@ -1,7 +1,8 @@
 // Walk through: one token on its way through the model, step by step, with the model's own numbers.
 
 import { ask } from "regard/api.js";
-import { choice, element, label, largest, number, section, shade, signed, strip } from "regard/draw.js";
+import { choice, element, largest, number, section, shade, signed, strip } from "regard/draw.js";
+import { labels } from "regard/media.js";
 
 export async function draw({ model, state, go, question }) {
   const answer = await ask("read", question);
@@ -10,8 +11,8 @@ export async function draw({ model, state, go, question }) {
   if (part === undefined) return [trail(crumbs), stack(model, answer, go)];
 
   // where something is said, a token goes in and another one comes out
-  const said = part.stream === answer.speaker ? answer.said.pieces.map((piece) => ` → ${label(piece)}`) : [];
-  const pieces = answer.streams[part.stream].pieces.map((piece, i) => `${label(piece)}${said[i] ?? ""}`);
+  const said = part.stream === answer.speaker ? labels(answer.said).map((name) => ` → ${name}`) : [];
+  const pieces = labels(answer.streams[part.stream]).map((name, i) => `${name}${said[i] ?? ""}`);
   const token = Math.min(Number(state.token ?? 1), pieces.length - 1);
   const heads = Math.max(1, ...looksOf(part, model).map((look) => look.heads));
   const head = Math.min(Number(state.head ?? 0), heads - 1);
@@ -47,7 +48,7 @@ function stack(model, answer, go) {
     const buttons = parts.map((part) =>
       element("li", {}, element("button", { type: "button", "data-focus": part.path, onclick: () => go({ part: part.path }) }, part.path, element("span", { class: "quiet" }, ` ${part.block}`))),
     );
-    const pieces = answer.streams[stream].pieces.map((piece) => element("span", { class: "token" }, label(piece)));
+    const pieces = labels(answer.streams[stream]).map((name) => element("span", { class: "token" }, name));
     return section(stream, element("p", { class: "tokens" }, ...pieces), element("ol", { class: "stack" }, ...buttons));
   });
   return element("div", { class: "pair" }, ...columns);
@@ -97,7 +98,7 @@ function keyNames(count, index, steps, { answer, model, part }) {
   const looks = looksOf(part, model);
   const which = steps.slice(0, index + 1).filter(({ name }) => name === "query" || name === "state").length - 1;
   const stream = answer.streams[looks[Math.max(0, which)]?.answers ?? part.stream];
-  return stream.pieces.slice(0, count).map(label);
+  return labels(stream).slice(0, count);
 }
 
 /** One dot product, number by number. */

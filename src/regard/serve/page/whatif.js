@@ -1,7 +1,8 @@
 // What if: switch heads off, change a word, drop the mask, the scaling or the positions; see what is said then.
 
 import { ask } from "regard/api.js";
-import { element, label, number, percent, section, signed } from "regard/draw.js";
+import { element, number, percent, section, signed } from "regard/draw.js";
+import { labels, medium, of } from "regard/media.js";
 
 const split = (text) => (text ? text.split(",") : []);
 
@@ -12,9 +13,18 @@ export async function draw({ model, state, go, question }) {
     const [path, head] = item.split(":");
     (heads[path] ??= []).push(Number(head));
   }
-  const other = state.other === undefined || state.other === question.text ? {} : { other: state.other };
+  const roles = Object.keys(model.accepts);
+  const parameter = (role) => (roles.length === 1 ? "other" : `other.${role}`);
+  const isOther = (role) => ![undefined, question.inputs[role]].includes(state[parameter(role)]);
+  const other = Object.fromEntries(roles.filter(isOther).map((role) => [role, state[parameter(role)]]));
   const changes = { heads, mask, scaling, positions };
-  const answer = await ask("what-if", { ...question, change: changes, ...other });
+  const answer = await ask("what-if", { ...question, change: changes, ...(Object.keys(other).length ? { other } : {}) });
+  const read = (form) => Object.fromEntries(roles.map(parameter).map((name) => [name, form[name].value.trim() || null]));
+  const fields = roles.map((role) => {
+    const name = roles.length === 1 ? "Read this instead " : `Read this instead (${role}) `;
+    return element("label", {}, name, medium(model.accepts[role]).otherField(parameter(role), state[parameter(role)] ?? question.inputs[role]));
+  });
+  const undone = Object.fromEntries(["off", "mask", "scaling", "positions", ...roles.map(parameter)].map((name) => [name, null]));
   const flip = (name, item) => () =>
     go((now) => {
       const list = split(now[name]);
@@ -26,10 +36,10 @@ export async function draw({ model, state, go, question }) {
       "Change something",
       element(
         "form",
-        { class: "controls", onsubmit: (event) => (event.preventDefault(), go({ other: event.target.other.value.trim() || null })) },
-        element("label", {}, "Read this instead ", element("input", { type: "text", name: "other", value: state.other ?? question.text, "data-focus": "other", autocomplete: "off" })),
+        { class: "controls", onsubmit: (event) => (event.preventDefault(), go(read(event.target))) },
+        ...fields,
         element("button", { "data-focus": "change" }, "Change"),
-        element("button", { type: "button", "data-focus": "undo", onclick: () => go({ off: null, mask: null, scaling: null, positions: null, other: null }) }, "All as it was"),
+        element("button", { type: "button", "data-focus": "undo", onclick: () => go(undone) }, "All as it was"),
       ),
       switches(model, { off, mask, scaling }, flip),
       ...model.positions.paths.map((path) => box(`positions: ${path}`, !positions.includes(path), flip("positions", path))),
@@ -73,20 +83,22 @@ function box(name, checked, change, isQuiet = false) {
   return isQuiet ? input : element("label", { class: "check" }, input, ` ${name}`);
 }
 
-function said({ pieces, probabilities, log_probability: total }) {
-  const tokens = pieces.map((piece, i) => element("span", { class: "token" }, label(piece), element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
+function said(spoken) {
+  const { probabilities, log_probability: total } = spoken;
+  const tokens = labels(spoken).map((name, i) => element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
   return element("div", {}, element("p", { class: "tokens" }, ...tokens), element("p", { class: "quiet" }, `log p ${number(total)}`));
 }
 
 function against(before, after) {
-  const rows = before.pieces.map((piece, i) => {
+  const { label } = of(after);
+  const rows = labels(before).map((name, i) => {
     const change = Math.log(after.probabilities[i] || 1e-30) - Math.log(before.probabilities[i] || 1e-30);
     const cell = element("td", { class: "signed" }, number(change));
     cell.style.setProperty("--cell", signed(change, 3));
     return element(
       "tr",
       {},
-      element("th", { scope: "row" }, label(piece)),
+      element("th", { scope: "row" }, name),
       element("td", {}, percent(before.probabilities[i])),
       element("td", {}, percent(after.probabilities[i])),
       cell,

@@ -1,0 +1,70 @@
+"""A model with two inputs, one of which is of a medium that neither Regard nor its page knows."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import torch
+
+from readings import read
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Grown, Reading, Stream
+
+IMAGE, TEXT = "3456", "78"
+
+
+@dataclass(frozen=True)
+class Grid:
+    rows: int
+    columns: int
+
+
+def _units(stream: Stream) -> tuple[int, ...]:
+    return tuple(i // stream.layout.columns for i in range(len(stream.tokens)))
+
+
+PICTURE = SimpleNamespace(
+    EXAMPLE=IMAGE,
+    units=_units,
+    labels=lambda stream: tuple(f"row {i}" for i in range(stream.layout.rows)),
+    line=lambda stream: f"{stream.layout.rows} × {stream.layout.columns}",
+)
+"""Patches are merged into rows of patches."""
+
+
+class Captioner:
+    """Reads an image of two columns, a digit a patch, and a caption."""
+
+    accepts: ClassVar = {"image": "picture", "text": "text"}
+
+    def __init__(self) -> None:
+        self.model = read("transformer").model
+
+    def count(self, inputs: Mapping[str, Any]) -> int:
+        return len(inputs["image"]) + len(inputs["text"])
+
+    def reading(self, inputs: Mapping[str, Any], said: str | Sequence[int] | None = None) -> Reading:
+        patches = tuple(int(digit) for digit in inputs["image"])
+        letters = tuple(int(digit) for digit in inputs["text"]) if said is None else tuple(map(int, said))
+        streams = {"source": image(patches), "target": caption((1, *letters))}
+        called = tuple(torch.tensor([stream.tokens]) for stream in streams.values())
+        return Reading(self.model, called, streams, "target", caption((*letters, 2)), letters, pieces)
+
+    def alternatives(self, _inputs: Mapping[str, Any], _count: int) -> list:
+        return []
+
+    def grow(self, inputs: Mapping[str, Any]) -> Iterator[Grown]:
+        yield Grown(inputs["text"], image([int(digit) for digit in inputs["image"]]))
+
+
+def image(patches: Sequence[int]) -> Stream:
+    return Stream(tuple(patches), tuple(f" {patch}" for patch in patches), "picture", Grid(len(patches) // 2, 2))
+
+
+def caption(tokens: Sequence[int]) -> Stream:
+    return text_stream(tokens, pieces(tokens), TextLayout(tuple(range(len(tokens))), tuple(pieces(tokens))))
+
+
+def pieces(tokens: Sequence[int]) -> list[str]:
+    return [str(token) for token in tokens]

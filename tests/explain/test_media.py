@@ -1,0 +1,85 @@
+from types import SimpleNamespace
+
+import pytest
+
+from captions import IMAGE, PICTURE, TEXT, Captioner
+from completers import completer
+from helpers import assert_same
+from readings import read
+from regard.explain.media import MEDIA, of
+from regard.explain.reading import by_role, expect_subject
+from regard.explain.view import View
+from regard.library import ready
+from regard.models.bert import ClassificationHead
+from texts import TOKENIZER, bert
+
+BOTH = {"image": IMAGE, "text": TEXT}
+
+
+@pytest.fixture(autouse=True)
+def picture(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+
+
+def test_each_side_of_a_view_is_merged_and_named_by_its_medium() -> None:
+    reading = Captioner().reading(BOTH)
+    tokens, units = View(reading, words=False), View(reading)
+    assert tokens.columns == (" 3", " 4", " 5", " 6")
+    assert (units.rows, units.columns) == (("7", "8", "2"), ("row 0", "row 1"))
+    assert_same(units.weights, tokens.weights.unflatten(1, (2, 2)).sum(2))
+    assert str(units).splitlines()[0].strip() == "row 0  row 1"
+
+
+def test_the_words_of_a_text_are_its_units() -> None:
+    stream = read("transformer").streams["source"]
+    assert of(stream).units(stream) == (0, 0, 1, 2, -1)
+    assert of(stream).labels(stream) == ("ab", "c", "d")
+    assert of(stream).line(stream) == "ab c d"
+
+
+def test_a_model_with_one_input_takes_it_with_or_without_its_role() -> None:
+    assert by_role({"source": "text"}, "we eat") == by_role({"source": "text"}, {"source": "we eat"})
+    of = completer("characters")
+    assert of.count({"text": "ROMEO:"}) == of.count("ROMEO:") == 6
+    assert of.look({"text": "ROMEO:"}).rows == of.look("ROMEO:").rows
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("3456", r"^this model accepts several inputs: 'image' \(picture\), 'text' \(text\); give a mapping with all"),
+        ({"image": "3456"}, r"^'text' is missing; the inputs of this model are: 'image' \(picture\), 'text' \(text\)$"),
+        ({**BOTH, "sound": ""}, "^'sound' is not known; the inputs of this model are: 'image'"),
+        ({"picture": "3456", "text": "7"}, "^'image' is missing, 'picture' is not known; the inputs"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_told_the_roles(inputs, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        by_role(Captioner.accepts, inputs)
+
+
+def test_every_kind_of_model_says_what_it_cannot_be_given() -> None:
+    classifier = ready(bert(ClassificationHead(labels=("bad", "good"))), (TOKENIZER,))
+    for ask in (classifier.count, classifier.reading, classifier.look, completer("characters").grow):
+        with pytest.raises(ValueError, match="'text' is missing, 'image' is not known"):
+            ask({"image": "x"})
+
+
+def test_what_does_not_say_what_it_accepts_cannot_be_looked_into() -> None:
+    tagger = SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(kind="tagger")))
+    with pytest.raises(ValueError, match="^mine is a model of kind 'tagger', which does not look at anything$"):
+        expect_subject(tagger, "mine")
+    subject = Captioner()
+    assert expect_subject(subject, "mine") is subject
+
+
+def test_a_reading_says_whether_its_output_stands_in_a_stream() -> None:
+    classifier = ready(bert(ClassificationHead(labels=("bad", "good"))), (TOKENIZER,)).reading("good food")
+    assert not classifier.writes
+    assert classifier.output is classifier.said
+    translator = read("transformer")
+    assert translator.writes
+    assert translator.output is translator.said
+    continued = completer("characters").reading("ROMEO:")
+    assert continued.writes
+    assert of(continued.output).line(continued.output).startswith("ROMEO:")

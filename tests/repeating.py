@@ -17,7 +17,8 @@ from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.operations import Call, Operation
 from regard.config import Config, Positive, Rate
-from regard.explain.reading import Reading, Stream
+from regard.explain.media.text import TextLayout, text_stream
+from regard.explain.reading import Inputs, Reading
 
 TOKENS = (3, 4, 5, 6, 2)
 
@@ -148,7 +149,7 @@ def looped(**changes: Any) -> Looped:
 
 
 def read(model: nn.Module) -> Reading:
-    stream = Stream(TOKENS, tuple("abcd."), (0, 0, 1, 2, -1), ("ab", "c", "d"))
+    stream = text_stream(TOKENS, tuple("abcd."), TextLayout((0, 0, 1, 2, -1), ("ab", "c", "d")))
     inputs = (torch.tensor([TOKENS]),)
     return Reading(model, inputs, {"text": stream}, "text", stream, TOKENS, lambda tokens: [str(t) for t in tokens])
 
@@ -159,14 +160,16 @@ class LoopedSubject:
     def __init__(self) -> None:
         self.model = looped()
 
-    def count(self, text: str) -> int:
-        return len(text)
+    accepts: ClassVar = {"text": "text"}
 
-    def reading(self, _text: str, _said: object = None) -> Reading:
+    def count(self, inputs: Inputs) -> int:
+        return len(inputs["text"])
+
+    def reading(self, _inputs: Inputs, _said: object = None) -> Reading:
         return read(self.model)
 
-    def alternatives(self, _text: str, _count: int) -> list[Any]:
+    def alternatives(self, _inputs: Inputs, _count: int) -> list[Any]:
         return []
 
-    def grow(self, _text: str) -> Iterator[Any]:
+    def grow(self, _inputs: Inputs) -> Iterator[Any]:
         return iter(())

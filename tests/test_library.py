@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,15 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard import library
+from regard.codecs.gpt2 import BytePairs, Characters
 from regard.codecs.subword import Tokenizer
+from regard.codecs.wordpiece import WordPiece
+from regard.codecs.words import Words
+from regard.errors import RegardError
 from regard.folders import write_whole
+from regard.models.bert import BertConfig, TaggingHead
+from regard.models.gpt2 import Gpt2Config
+from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 
 TOKENIZER = Tokenizer.train("bpe", 270, ["we are eating bread"])
@@ -117,11 +125,11 @@ def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
 
     def change(aside: Path) -> None:
         config = json.loads((aside / "config.json").read_text())
-        (aside / "config.json").write_text(json.dumps({**config, "widht": 3}))
+        (aside / "config.json").write_text(json.dumps({**config, "model": {**config["model"], "widht": 3}}))
 
     reseal(folder, change)
     with pytest.raises(
-        ValueError, match=r"config\.json: 1 problem\n  model.widht = 3: no such key; did you mean model.width\?"
+        ValueError, match=r"config\.json: 1 problem\n  model.widht = 3: no such key; did you mean width\?"
     ):
         regard.load(str(folder))
 
@@ -135,3 +143,64 @@ def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
     assert regard.load(str(tmp_path / "packed")).translate(["we"])
     with pytest.raises(ValueError, match="packed is there already"):
         library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"))
+
+
+def old(folder: Path, made: Path) -> None:
+    """A folder as it was before folders had a format."""
+    shutil.copytree(made, folder)
+    config = json.loads((made / "config.json").read_text())["model"]
+    reseal(folder, lambda aside: (aside / "config.json").write_text(json.dumps(config)))
+
+
+@pytest.mark.parametrize("source", [TOKENIZER, OTHER], ids=["joint", "separate"])
+def test_an_older_folder_is_refused_with_the_command_that_converts_it(tmp_path: Path, source) -> None:
+    make(tmp_path / "new", source)
+    old(tmp_path / "old", tmp_path / "new")
+    with pytest.raises(RegardError, match=r"older version of Regard; convert it: regard convert \S+old NEW"):
+        regard.load(str(tmp_path / "old"))
+    library.convert(str(tmp_path / "old"), str(tmp_path / "converted"))
+    one, other = (regard.load(str(tmp_path / name)) for name in ("new", "converted"))
+    assert one.translate("we are") == other.translate("we are")
+
+
+def test_older_folders_of_every_system_are_converted(tmp_path: Path) -> None:
+    texts = ["the dog ran", "a cat sat"]
+    words = Words.learn([text.split() for text in texts], 1)
+    pieces, pairs, characters = WordPiece.train(60, texts), BytePairs.train(280, texts), Characters.learn(texts)
+    small = {"width": 8, "heads": 2, "ff_width": 8, "layers": 1}
+    made = {
+        "tagging": (BertConfig(**pieces.sizes(), **small, head=TaggingHead(labels=("A", "B"))), pieces),
+        "pretraining": (BertConfig(**pieces.sizes(), **small), pieces),
+        "word_tagging": (TaggerConfig(**words.sizes(), labels=("A", "B"), width=8), words),
+        "completion": (Gpt2Config(**pairs.sizes(), **small), pairs),
+        "completion, characters": (Gpt2Config(**characters.sizes(), **small), characters),
+    }
+    for name, (config, codec) in made.items():
+        library.save(tmp_path / "new" / name, config, library.tensors(config.build()), {"text": codec}, "")
+        old(tmp_path / "old" / name, tmp_path / "new" / name)
+        library.convert(str(tmp_path / "old" / name), str(tmp_path / "converted" / name))
+        contents = library.read(str(tmp_path / "converted" / name))
+        assert contents.task == name.partition(",")[0]
+        assert type(contents.codecs["text"]) is type(codec)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("format", 99, r"its format 99 is newer than 2, which this version \(.*\) reads; update Regard"),
+        ("task", "juggling", "models of kind 'transformer' are for translation, not for 'juggling'"),
+        ("model", {"kind": "parrot"}, "no models are of kind 'parrot'; there are transformer"),
+        ("codecs", {"source": {"kind": "pixels", "file": "tokenizer.json"}}, "no codec of kind 'pixels' for 'source'"),
+        ("codecs", {"source": {"kind": "subword", "file": "../tokenizer.json"}}, "codecs.source.file"),
+    ],
+)
+def test_what_a_folder_opens_as_is_read_and_never_guessed(tmp_path: Path, key, value, message) -> None:
+    make(tmp_path / "mine")
+
+    def change(aside: Path) -> None:
+        about = json.loads((aside / "config.json").read_text())
+        (aside / "config.json").write_text(json.dumps({**about, key: value}))
+
+    reseal(tmp_path / "mine", change)
+    with pytest.raises(RegardError, match=message):
+        regard.load(str(tmp_path / "mine"))

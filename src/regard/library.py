@@ -20,7 +20,7 @@ from regard import folders
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.linear import laid_out
 from regard.codecs import interface as codecs_
-from regard.config import parse
+from regard.config import ConfigError, parse
 from regard.data.corpus import file_hash
 from regard.decoding.lean import join
 from regard.errors import RegardError
@@ -125,7 +125,11 @@ def _contents(
     kinds = {role: of.codec(role, file.kind) for role, file in files.items()}
     loaded = {path: kinds[role].load(path) for role, (_, path) in files.items()}
     codecs = {role: loaded[path] for role, (_, path) in files.items()}
-    return Contents(task, parse(of.model, model, str(source)), weights, codecs)
+    try:
+        config = parse(of.model, model)
+    except ConfigError as error:
+        raise ConfigError([problem.within("model") for problem in error.problems], str(source)) from None
+    return Contents(task, config, weights, codecs)
 
 
 def _read_old(folder: Path) -> Contents:
@@ -221,8 +225,8 @@ def _is_old(name: str) -> bool:
     """Whether a name is that of a model folder of an older version of Regard."""
     if name.startswith(HUGGING_FACE):
         return False
-    path = find(name) / CONFIG
-    return "format" not in json.loads(path.read_text("utf-8"))
+    folder = find(name)
+    return not (folder / EXPORTED).exists() and models.is_old(json.loads((folder / CONFIG).read_text("utf-8")))
 
 
 def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: str | None) -> str:

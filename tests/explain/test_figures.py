@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from regard.explain import figures
+from regard.training.task import Curve
 
 FOUND = (("la", "casa"), ("the", "red", "house"), ((0.7, 0.2, 0.1), (0.0, 0.1, 0.9)))
 
@@ -20,7 +21,8 @@ def test_curves_show_what_was_logged(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     entries = [{"step": 50, "loss": 3.0}, {"step": 60, "valid_loss": 2.5, "bleu": 7.0}, {"step": 100, "loss": 2.0}]
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    left, right = figures.learning_curves(log).axes
+    curve = Curve(score="bleu", label="BLEU (greedy)")
+    left, right = figures.learning_curves(log, [curve]).axes
     drawn = {line.get_label(): line.get_xydata().tolist() for line in (*left.lines, *right.lines)}
     assert drawn == {
         "loss in training": [[50, 3.0], [100, 2.0]],
@@ -37,7 +39,11 @@ def test_curves_part_the_questions_that_a_model_is_asked(tmp_path: Path) -> None
         {"step": 60, "valid_mlm_accuracy": 0.2, "valid_nsp_accuracy": 0.7},
     ]
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    words, following, *scores = figures.learning_curves(log).axes
+    curves = [
+        Curve("mlm_loss", "valid_mlm_accuracy", "hidden words guessed"),
+        Curve("nsp_loss", "valid_nsp_accuracy", "next sentences recognised"),
+    ]
+    words, following, *scores = figures.learning_curves(log, curves).axes
     assert [line.get_ydata().tolist() for line in words.lines] == [[7.0], [6.3]]
     assert [line.get_ydata().tolist() for line in following.lines] == [[0.5], [0.4]]
     assert {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in scores} == {

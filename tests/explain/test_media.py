@@ -9,8 +9,8 @@ from readings import read
 from regard.explain.media import MEDIA, of
 from regard.explain.reading import by_role, expect_subject
 from regard.explain.view import View
-from regard.library import ready
 from regard.models.bert import ClassificationHead
+from regard.tasks.classification import Classifier
 from texts import TOKENIZER, bert
 
 BOTH = {"image": IMAGE, "text": TEXT}
@@ -59,7 +59,7 @@ def test_inputs_that_do_not_fit_are_told_the_roles(inputs, message) -> None:
 
 
 def test_every_kind_of_model_says_what_it_cannot_be_given() -> None:
-    classifier = ready(bert(ClassificationHead(labels=("bad", "good"))), (TOKENIZER,))
+    classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER)
     for ask in (classifier.count, classifier.reading, classifier.look, completer("characters").grow):
         with pytest.raises(ValueError, match="'text' is missing, 'image' is not known"):
             ask({"image": "x"})
@@ -74,7 +74,7 @@ def test_what_does_not_say_what_it_accepts_cannot_be_looked_into() -> None:
 
 
 def test_a_reading_says_whether_its_output_stands_in_a_stream() -> None:
-    classifier = ready(bert(ClassificationHead(labels=("bad", "good"))), (TOKENIZER,)).reading("good food")
+    classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER).reading("good food")
     assert not classifier.writes
     assert classifier.output is classifier.said
     translator = read("transformer")

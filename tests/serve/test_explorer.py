@@ -55,7 +55,7 @@ def test_every_question_has_an_answer_for_every_family(name) -> None:
 @pytest.mark.parametrize("stops", [2, 3])
 def test_each_depth_of_a_repeated_layer_can_be_asked_for(stops) -> None:
     explorer = Explorer(LoopedSubject(), "looped")
-    explorer.subject.model.stops, asked = stops, {"text": "abcd"}
+    explorer.subject.model.stops, asked = stops, {"inputs": {"text": "abcd"}}
     model = explorer.answer("model", {})
     assert [look["path"] for look in model["looks"]] == [f"layer.attention@{depth}" for depth in range(3)]
     maps = explorer.subject.reading("").weights("*")

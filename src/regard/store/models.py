@@ -8,14 +8,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from regard.codecs import interface as codecs_
 from regard.codecs.interface import Codec
-from regard.config import Config
+from regard.config import Config, parse
 from regard.errors import RegardError
 from regard.folders import read_tensors, verify, write_tensors, write_whole
 from regard.version import __version__
@@ -29,6 +30,24 @@ class CodecFile(NamedTuple):
 
     kind: str
     path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Codec(Config):
+    kind: str
+    file: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    """In the same folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About(Config):
+    """The contents of `config.json`."""
+
+    format: int
+    regard: str
+    task: str
+    model: dict[str, Any]
+    codecs: dict[str, _Codec]
 
 
 @dataclass(frozen=True)
@@ -78,18 +97,24 @@ def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Code
 
 def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
     """What `write_about` wrote: the task, the model's config and the files of the codecs."""
-    about = json.loads(path.read_text("utf-8"))
-    if "format" not in about:
+    data = json.loads(path.read_text("utf-8"))
+    if is_old(data):
         raise RegardError(
             f"{path.parent} was written by an older version of Regard; convert it: regard convert {path.parent} NEW"
         )
-    if about["format"] > FORMAT:
+    if isinstance(data["format"], int) and data["format"] > FORMAT:
         raise RegardError(
-            f"{path.parent} was written by Regard {about['regard']}, and its format {about['format']} is newer than "
+            f"{path.parent} was written by Regard {data.get('regard')}, and its format {data['format']} is newer than "
             f"{FORMAT}, which this version ({__version__}) reads; update Regard"
         )
-    files = {role: CodecFile(each["kind"], path.parent / each["file"]) for role, each in about["codecs"].items()}
-    return about["task"], about["model"], files
+    about = parse(About, data, str(path))
+    files = {role: CodecFile(each.kind, path.parent / each.file) for role, each in about.codecs.items()}
+    return about.task, about.model, files
+
+
+def is_old(data: Any) -> bool:
+    """Whether this is a model's config alone, as Regard wrote it before folders had a format."""
+    return not isinstance(data, dict) or "format" not in data
 
 
 def read(folder: Path) -> Saved:

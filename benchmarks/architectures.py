@@ -116,7 +116,7 @@ def main() -> None:
     for model in options.only:
         rate = min(RATES, key=lambda rate: best(folder(model, rate)))
         run = folder(model, rate)
-        translator = regard.load(str(run))
+        translator = regard.load(str(run), regard.Translator)
         found = [translations[0].text for translations in translator.translate([source for source, _ in tests])]
         scores = bleu.score(found, [target for _, target in tests])
         by_length = []

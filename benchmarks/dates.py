@@ -25,7 +25,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
     # another seed than that of the dates which the run validates with
     tests = list(islice(dates("en", "es", seed=3, unseen=True), 1000))
-    found = regard.load(str(RUN)).translate([source for source, _ in tests])
+    found = regard.load(str(RUN), regard.Translator).translate([source for source, _ in tests])
     exact = sum(best[0].text == target for best, (_, target) in zip(found, tests, strict=True))
     print(f"{machine()}: {exact} of {len(tests)} dates to the letter, after {seconds:.0f} s, start and end included")
 

@@ -66,9 +66,9 @@ def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
 
 def peak(folder: str, batch: int) -> None:
     """Prints the megabytes that writing takes at most beside the weights and the cache."""
-    ours = library.load(folder)
+    ours = library.load(folder, Completer)
     weights = sum(p.numel() for p in ours.model.parameters()) * 4
-    length, config = ours.count(PROMPT) + TOKENS, ours.model.config
+    length, config = ours.count({"text": PROMPT}) + TOKENS, ours.model.config
     cache = 2 * config.layers * batch * length * config.width * 4
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew, without that of opening the model
     we_write(ours, batch)
@@ -91,7 +91,7 @@ def main() -> None:
 
 def measure(folder: str) -> None:
     """Measures a model of ours beside Hugging Face's with the same weights."""
-    ours = library.load(folder)
+    ours = library.load(folder, Completer)
     model, (read,) = theirs(ours), ours.tokenizer.encode([PROMPT])
     print(machine())
     for batch in BATCHES:

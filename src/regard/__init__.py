@@ -1,19 +1,62 @@
-"""Regard: train a Transformer, trust it, look inside it."""
+"""Regard: train a Transformer, trust it, look inside it.
 
-from typing import TYPE_CHECKING, Any
+    model = regard.load("en-es")                       # a bundled model, a run, a model's folder, or hf:PATH
+    model.translate("We are eating bread.")[0].text
+    regard.train("translate/dates", run="runs/dates", train={"steps": 500})
 
+What is named here is the public face; everything else may change until version 1.0.
+"""
+
+from typing import TYPE_CHECKING
+
+from regard.errors import RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.library import load
+    from regard.recipe import train
+    from regard.tasks.classification import Classifier
+    from regard.tasks.completion import Completer
+    from regard.tasks.encoding import Encoder
+    from regard.tasks.opened import Opened
+    from regard.tasks.pretraining import Guesser
+    from regard.tasks.tagging import TagsWords
+    from regard.tasks.translation import Translator
 
-__all__ = ["__version__", "load"]
+__all__ = [
+    "Classifier",
+    "Completer",
+    "Encoder",
+    "Guesser",
+    "Opened",
+    "RegardError",
+    "TagsWords",
+    "Translator",
+    "__version__",
+    "load",
+    "train",
+]
+_PLACES = {
+    "Classifier": "regard.tasks.classification",
+    "Completer": "regard.tasks.completion",
+    "Encoder": "regard.tasks.encoding",
+    "Guesser": "regard.tasks.pretraining",
+    "Opened": "regard.tasks.opened",
+    "TagsWords": "regard.tasks.tagging",
+    "Translator": "regard.tasks.translation",
+    "load": "regard.library",
+    "train": "regard.recipe",
+}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # torch is imported when a model is asked for, not before
-    if name == "load":
-        from regard.library import load
+    if name in _PLACES:
+        from importlib import import_module
 
-        return load
+        return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

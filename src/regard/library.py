@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,11 @@ from regard.store import models
 from regard.store.models import CONFIG, WEIGHTS, expect_tensors, load_tensors, tensors
 from regard.systems import SYSTEMS, System, system
 from regard.tasks.encoding import EmbeddingTask
+from regard.tasks.opened import Opened
+from regard.tasks.translation import Translator
 from regard.training.task import Task
 
+AnOpened = TypeVar("AnOpened", bound=Opened)
 Engine = Literal["torch", "ct2"]
 Quantize = Literal["int8"]
 HUGGING_FACE, CT2, ONNX = "hf:", "ct2:", "onnx:"
@@ -253,8 +256,30 @@ def _module(name: str) -> Any:
         raise RegardError(f"{error.name} is not installed, which this needs; pip install 'regard[export]'") from None
 
 
-def load(name: str) -> Any:
-    """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Guesser` and so on."""
+@overload
+def load(name: Literal["en-es"]) -> Translator: ...
+@overload
+def load(name: str) -> Opened: ...
+@overload
+def load(name: str, kind: type[AnOpened]) -> AnOpened: ...
+
+
+def load(name: str, kind: type[Opened] = Opened) -> Opened:
+    """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Completer` and so on.
+
+    Args:
+        name: a run's folder, a model's folder, the name of a bundled model, `hf:PATH` or `ct2:PATH`.
+        kind: what it must be, so that an editor knows it, too: `regard.load("runs/mine", regard.Translator)`.
+    """
+    if not isinstance(name, str):
+        raise RegardError(f"a model is named by a string, such as 'en-es' or the path of a folder; got {name!r}")
+    found = _load(name)
+    if not isinstance(found, kind):
+        raise RegardError(f"{name} is a {type(found).__name__}, not a {kind.__name__}")
+    return found
+
+
+def _load(name: str) -> Any:
     if name.startswith(CT2):
 
         def original() -> Any:
@@ -267,7 +292,7 @@ def load(name: str) -> Any:
 def load_fast(name: str) -> Any:
     """Opens a model to be run by CTranslate2 in 8 bits; for that it is converted once, and kept for the next time."""
     if name.startswith(CT2):
-        return load(name)
+        return _load(name)
     key = file_hash(
         *sorted(path for path in _place(name).iterdir() if path.suffix in (".json", ".safetensors", ".txt"))
     )
@@ -311,7 +336,7 @@ def _lay_out(model: nn.Module) -> None:
 def load_for(verb: str, name: str, engine: Engine = "torch") -> Any:
     """Opens a model that must serve a verb, such as "translate"."""
     if name.startswith(CT2):
-        opened = load(name)
+        opened = _load(name)
         task, model, _ = models.read_about(Path(name.removeprefix(CT2)) / EXPORTED)
         _expect_verb(verb, name, system(model["kind"]).task(task))
         return opened

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
+from rich.console import Console
 
 from regard import library, systems
 from regard.codecs.interface import CodecConfig
 from regard.config import Config, ConfigError, Natural, Problem, override, parse, read_toml
 from regard.recipes import find
+from regard.tasks.opened import Opened
 from regard.training.config import TrainConfig
 from regard.training.loop import Training
 from regard.training.report import Report
@@ -90,11 +92,16 @@ Recipe: Any = dataclasses.make_dataclass(
 )
 
 
-def read(name: str, overrides: Sequence[str] = ()) -> Any:
-    """The recipe of that name, or in the file of that path, with overrides such as `model.heads=8` applied."""
+def read(name: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Any:
+    """The recipe of that name, or in the file of that path, with what is to be changed in it.
+
+    Args:
+        overrides: such as `model.heads=8`.
+        changes: the same as tables, such as `{"model": {"heads": 8}}`.
+    """
     path = find(name)
-    file = read_toml(path)
-    data, given = override(file, overrides), override({}, overrides)
+    file, asked_for = read_toml(path), _plain(changes or {})
+    data, given = (override(_merged(table, asked_for), overrides) for table in (file, {}))
     if "init" in data:
         raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
     if "task" in data:
@@ -118,6 +125,24 @@ def read(name: str, overrides: Sequence[str] = ()) -> Any:
         else:
             data["model"] = {**_expected(data), **model}
     return parse(Recipe, data, str(path))
+
+
+def _merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with other values in some places, tables within it included."""
+    result = dict(table)
+    for key, value in changes.items():
+        inner = result.get(key)
+        result[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """A value as a file would hold it: a path is text."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _expected(data: dict[str, Any]) -> dict[str, Any]:
@@ -198,3 +223,15 @@ def job(recipe: Any) -> Job:
 def training(recipe: Any, report: Report) -> Training:
     """A recipe, ready to be trained."""
     return Training(job(recipe), report)
+
+
+def train(recipe: str, **changes: object) -> Opened:
+    """Trains by a recipe and opens the best model of the run. If it is interrupted, the same call resumes.
+
+    Args:
+        recipe: the name of a bundled recipe, or the path of a file.
+        changes: other values, tables as dictionaries: `train("translate/dates", run="runs/a", train={"steps": 500})`.
+    """
+    chosen = read(recipe, changes=changes)
+    training(chosen, Report(Console(stderr=True))).train()
+    return library.load(chosen.run)

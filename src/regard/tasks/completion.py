@@ -31,6 +31,7 @@ from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
 from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
+from regard.tasks.opened import Opened
 from regard.training.setup import Setup
 from regard.training.task import Summed, Task, listed, means
 
@@ -62,7 +63,7 @@ class Completion:
     """Draws this text again, alone; None: it was not drawn."""
 
 
-class Completer(Looked):
+class Completer(Looked, Opened):
     """A model that goes on with texts, with its tokenizer."""
 
     def __init__(self, model: nn.Module, tokenizer: TextTokenizer) -> None:

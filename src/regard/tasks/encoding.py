@@ -14,6 +14,7 @@ from regard.errors import RegardError
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, by_role
 from regard.explain.view import Looked
+from regard.tasks.opened import Opened
 from regard.tasks.texts import expect_texts
 from regard.training.task import Task
 
@@ -22,7 +23,7 @@ Pool = Literal["mean", "cls", "max"]
 NOTHING = text_stream((), (), TextLayout((), ()))
 
 
-class Encoder(Looked):
+class Encoder(Looked, Opened):
     """A BERT, whatever its head, that reads texts."""
 
     def __init__(self, model: nn.Module, tokenizer: WordPiece) -> None:

@@ -23,6 +23,7 @@ from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Inputs, Reading
 from regard.models.bert import TaggingHead
 from regard.tasks.encoding import Encoder
+from regard.tasks.opened import Opened
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed, means
@@ -124,7 +125,7 @@ class PieceTagger(TagsWords, Encoder):
         return self.labels.index(name)
 
 
-class WordTagger(TagsWords):
+class WordTagger(TagsWords, Opened):
     """A recurrent tagger."""
 
     def __init__(self, model: nn.Module, tokenizer: Words) -> None:

@@ -29,6 +29,7 @@ from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
 from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
+from regard.tasks.opened import Opened
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed, means
@@ -110,7 +111,7 @@ class Drawing(Writing, total=False):
     seed: int
 
 
-class Translator(Looked):
+class Translator(Looked, Opened):
     """A model with its tokenizers."""
 
     def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:

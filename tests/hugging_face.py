@@ -10,9 +10,9 @@ from torch import Tensor
 from helpers import assert_same, padded_tokens, randomise
 from regard.data.wordpiece import WordPiece
 from regard.interop import bert
-from regard.models.bert import (
+from regard.models.bert import BertConfig
+from regard.models.heads import (
     AnyHead,
-    BertConfig,
     ClassificationHead,
     NoHead,
     PretrainingHead,

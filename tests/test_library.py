@@ -6,9 +6,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard
+import texts
 from regard import library
 from regard.data.tokenizer import Tokenizer
 from regard.folders import write_whole
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
 
 TOKENIZER = Tokenizer.train("bpe", 270, ["we are eating bread"])
@@ -135,3 +137,57 @@ def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
     assert regard.load(str(tmp_path / "packed")).translate(["we"])
     with pytest.raises(ValueError, match="packed is there already"):
         library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"))
+
+
+def saved(folder: Path, head: AnyHead) -> dict[str, torch.Tensor]:
+    """The weights of a BERT, all of them 1, in a folder."""
+    model = texts.bert(head)
+    weights = {name: torch.ones_like(tensor) for name, tensor in library.tensors(model).items()}
+    library.save(folder, model.config, weights, (texts.TOKENIZER,), "")
+    return weights
+
+
+def untrained(head: AnyHead, folder: Path, **changes) -> set[str]:
+    """What of a model is not taken from a folder."""
+    model = texts.bert(head, **changes)
+    before = {name: tensor.clone() for name, tensor in library.tensors(model).items()}
+    library.begin_with(model, str(folder))
+    after = library.tensors(model)
+    taken = {name for name, tensor in after.items() if torch.equal(tensor, torch.ones_like(tensor))}
+    assert all(torch.equal(before[name], after[name]) for name in after.keys() - taken)
+    return set(after) - taken
+
+
+LABELLED, OTHERWISE = ClassificationHead(labels=("a", "b")), ClassificationHead(labels=("a", "c"))
+NEXT, POOLER = {"head.next.weight", "head.next.bias"}, {"pooler.weight", "pooler.bias"}
+LINEAR = {"head.1.weight", "head.1.bias"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fresh"),
+    [
+        (LABELLED, LABELLED, set()),
+        (LABELLED, OTHERWISE, LINEAR),
+        (LABELLED, RegressionHead(), LINEAR),
+        (PretrainingHead(), LABELLED, LINEAR),
+        (TaggingHead(labels=("a", "b")), LABELLED, LINEAR | POOLER),
+        (LABELLED, TaggingHead(labels=("a", "b")), LINEAR),
+        (PretrainingHead(), PretrainingHead(), set()),
+        (PretrainingHead(), PretrainingHead(pooled=False), set()),
+        (PretrainingHead(pooled=False), PretrainingHead(), NEXT | POOLER),
+        (NoHead(), NoHead(pooled=False), set()),
+    ],
+)
+def test_only_a_head_for_another_task_starts_untrained(tmp_path: Path, old, new, fresh) -> None:
+    saved(tmp_path / "old", old)
+    assert untrained(new, tmp_path / "old") == fresh
+
+
+def test_weights_to_begin_with_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    saved(tmp_path / "old", PretrainingHead())
+    with pytest.raises(ValueError, match=r"layers\.2\..* is missing"):
+        untrained(LABELLED, tmp_path / "old", layers=3)
+    with pytest.raises(ValueError, match=r"layers\.1\..* is not known"):
+        untrained(LABELLED, tmp_path / "old", layers=1)
+    with pytest.raises(ValueError, match=r"positions.* has shape \(24, 8\), the config asks for \(12, 8\)"):
+        untrained(PretrainingHead(), tmp_path / "old", context=12)

@@ -24,8 +24,9 @@ from regard.blocks.positions import Positions, Rotary, Sinusoidal
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
 from regard.data.pretraining import PretrainingBatch
-from regard.models.bert import AnyHead, BertConfig, ClassificationHead, PretrainingHead
+from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.heads import AnyHead, ClassificationHead, PretrainingHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig

@@ -31,9 +31,10 @@ from regard.errors import RegardError
 from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
 from regard.interop import bert, gpt2, marian
 from regard.memory import give_back
-from regard.models.bert import BertConfig, NoHead, PretrainingHead
+from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
+from regard.models.heads import NoHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
@@ -115,23 +116,18 @@ def _expect(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None
 
 
 def begin_with(model: Any, name: str) -> None:
-    """Gives a model the weights of another; what says things that the other was not asked for is yet to be learnt."""
-    contents = read(name)
-    weights, own = dict(contents.weights), tensors(model)
-    theirs, mine = (_says(config) for config in (contents.config, model.config))
-    if theirs != mine:
-        # answers to another question are of no use, nor is a pooler that nothing reads
-        alike = isinstance(theirs, PretrainingHead) and isinstance(mine, PretrainingHead)
-        answering = ("head.next.",) if alike else ("head.", "output.")
-        weights = {key: x for key, x in weights.items() if key in own or not key.startswith((*answering, "pooler."))}
-        fresh = [key for key in own if key.startswith(answering) or (key.startswith("pooler.") and key not in weights)]
-        weights |= {key: own[key] for key in fresh}
-    load_tensors(model, weights, f"the weights of {name}")
+    """Gives a model the weights of another; a head for another task, or for other labels, starts untrained."""
+    contents, own = read(name), tensors(model)
+    fresh: tuple[str, ...] = model.fresh if _asked(contents.config) != _asked(model.config) else ()
+    weights = {key: x for key, x in contents.weights.items() if not key.startswith(fresh)}
+    weights = {key: x for key, x in weights.items() if key in own or not key.startswith(model.optional)}
+    untrained = [key for key in own if key.startswith(fresh + model.optional) and key not in weights]
+    load_tensors(model, {**weights, **{key: own[key] for key in untrained}}, f"the weights of {name}")
 
 
-def _says(config: AnyModelConfig) -> Any:
-    """What a model is asked for, where that is not the same for all of its kind."""
-    return config.head if isinstance(config, BertConfig) else getattr(config, "labels", None)
+def _asked(config: AnyModelConfig) -> tuple[str | None, tuple[str, ...]]:
+    """The task of a model and its labels, where these are not the same for all of its kind."""
+    return getattr(config, "task", None), getattr(config, "labels", ())
 
 
 def fingerprints(name: str | None) -> list[str]:

@@ -12,7 +12,7 @@ from regard import library
 from regard.data.sequences import tensors
 from regard.data.tokenizer import Tokenizer
 from regard.data.wordpiece import WordPiece
-from regard.models.bert import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
 from texts import TEXTS, TOKENIZER, bert
 

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 from helpers import assert_same, padded_tokens, randomise, seeds
 from regard.blocks.capture import capture
 from regard.config import ConfigError
-from regard.models.bert import (
+from regard.models.bert import Bert, BertConfig
+from regard.models.heads import (
     AnyHead,
-    Bert,
-    BertConfig,
     ClassificationHead,
     NoHead,
     PretrainingHead,
@@ -51,6 +50,29 @@ def test_heads_say_what_they_are_for(name) -> None:
     model = small(head)
     assert model(torch.randint(1, 11, (3, 5)), torch.zeros(3, 5, dtype=torch.long)).shape == (3, *shape)
     assert (model.pooler is not None) == head.pooled
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_model_is_for_what_its_head_is_for(name) -> None:
+    config = small(HEADS[name][0]).config
+    tasks = {"words and next": "pretraining", "words": "pretraining", "regression": "classification"}
+    expected = tasks.get(name, name if name in ("classification", "tagging") else "embedding")
+    assert config.task == config.head.task == expected
+    assert config.labels == {"classification": ("a", "b", "c"), "tagging": ("a", "b")}.get(name, ())
+
+
+def test_tensors_of_heads_keep_their_names() -> None:
+    names = {
+        name: {key for key in small(head).state_dict() if key.startswith(("head.", "pooler."))}
+        for name, (head, _) in HEADS.items()
+    }
+    words = {"head.bias", *(f"head.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias"))}
+    pooler, linear = {"pooler.weight", "pooler.bias"}, {"head.1.weight", "head.1.bias"}
+    assert names == {
+        "none": pooler, "none, not pooled": set(),
+        "words and next": words | pooler | {"head.next.weight", "head.next.bias"}, "words": words,
+        "classification": linear | pooler, "regression": linear | pooler, "tagging": linear, "span": linear,
+    }  # fmt: skip
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), seeds)

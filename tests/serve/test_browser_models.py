@@ -8,7 +8,7 @@ import pytest
 from browser import expect, needs_chromium, ready, see, serving
 from completers import completer
 from regard.library import ready as ready_to_read
-from regard.models.bert import PretrainingHead
+from regard.models.heads import PretrainingHead
 from regard.serve.explorer import Explorer
 from texts import TOKENIZER, bert
 

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from helpers import assert_same
 from regard.data.labelled import Labelled
 from regard.data.tables import Example
-from regard.models.bert import ClassificationHead, RegressionHead
+from regard.models.heads import ClassificationHead, RegressionHead
 from regard.tasks.classification import Classifier, answers, loss
 from texts import TEXTS, TOKENIZER, bert
 

@@ -3,7 +3,7 @@ import torch
 
 from helpers import assert_same
 from regard.data import sequences
-from regard.models.bert import NoHead
+from regard.models.heads import NoHead
 from regard.tasks.encoding import Encoder
 from texts import TEXTS, TOKENIZER, bert
 

@@ -19,15 +19,8 @@ from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
 from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
-from regard.models.bert import (
-    AnyHead,
-    BertConfig,
-    ClassificationHead,
-    NoHead,
-    PretrainingHead,
-    RegressionHead,
-    TaggingHead,
-)
+from regard.models.bert import BertConfig
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 
 LAYER = {
     "attention.self.query": "attention.query",

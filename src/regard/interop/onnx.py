@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.models.bert import BertConfig, NoHead
+from regard.models.bert import BertConfig
+from regard.models.heads import NoHead
 
 NEAR = 1e-4  # what rounding in float32 may change in an answer, relative to answers of size 1
 SHAPES = (1, 1), (3, 5), (2, 24)  # batch and length of the texts that an export is checked with

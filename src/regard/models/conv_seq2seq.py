@@ -79,6 +79,8 @@ class ConvSeq2Seq(nn.Module):
     """What a token goes through, in order, and the stream that it belongs to."""
     answering: ClassVar = "decoder"
     """The layers after each of which `answer` can be asked for."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: ConvSeq2SeqConfig) -> None:
         super().__init__()

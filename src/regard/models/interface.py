@@ -42,6 +42,16 @@ class Observable(Protocol):
 
 
 @runtime_checkable
+class Transferable(Protocol):
+    """A model that may begin with the weights of another of its kind. All models here are."""
+
+    fresh: ClassVar[tuple[str, ...]]
+    """How the names of tensors begin that start untrained under another task, or under other labels."""
+    optional: ClassVar[tuple[str, ...]]
+    """How the names of tensors begin that one of two models of the same kind may lack."""
+
+
+@runtime_checkable
 class Answering(Protocol):
     """A model that can be asked for its answer after each of some layers."""
 

@@ -56,6 +56,8 @@ class RnnSeq2Seq(nn.Module):
         **dict.fromkeys(("target_embedding", "decoder", "read"), "target"),
     }
     """What a token goes through, in order, and the stream that it belongs to."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: RnnSeq2SeqConfig) -> None:
         super().__init__()

@@ -65,6 +65,8 @@ class Tagger(nn.Module):
     """Nobody looks at anybody: what a word knows of another one has come through the states between them."""
     parts: ClassVar = dict.fromkeys(("embeddings.*", "encoder", "output"), "text")
     """What a word goes through, in order, and the stream that it belongs to."""
+    fresh: ClassVar = ("output.",)
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()

@@ -124,6 +124,8 @@ class Transformer(nn.Module):
     """What a token goes through, in order, and the stream that it belongs to."""
     answering: ClassVar = "decoder.layers"
     """The layers after each of which `answer` can be asked for."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ class Classifier(Encoder):
     @property
     def labels(self) -> tuple[str, ...]:
         """What may be said; nothing where it is a number."""
-        return getattr(self.model.config.head, "labels", ())
+        return self.model.config.labels
 
     @overload
     def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = TOKENS) -> Verdict: ...  # type: ignore[overload-overlap]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,8 +16,26 @@ from regard.explain.reading import Reading
 from regard.tasks.encoding import Encoder
 
 
+class Pretrained(Protocol):
+    """What pre-training asks of an encoder: BERT's head of words, the embedding that it reads, and a pooler."""
+
+    @property
+    def tokens(self) -> Any:
+        """The token embedding."""
+        ...
+
+    @property
+    def head(self) -> Any:
+        """The `WordHead`."""
+        ...
+
+    def pool(self, x_BTD: Tensor) -> Tensor:
+        """The vector that stands for the whole text."""
+        ...
+
+
 def word_loss(
-    model: Any, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
+    model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the words asked for; without smoothing; and how many of them were guessed."""
     asked_BT = batch.words_BT != IGNORED
@@ -28,7 +46,7 @@ def word_loss(
     return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed}
 
 
-def next_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
+def next_loss(model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the question whether the second text follows, and sums to tell of."""
     asked_B = batch.follows_B != IGNORED
     answers_B2 = model.head.next(model.pool(x_BTD))[:, 0][asked_B]

@@ -76,7 +76,7 @@ class PieceTagger(TagsWords, Encoder):
     @property
     def labels(self) -> tuple[str, ...]:
         """All tags."""
-        return self.model.config.head.labels
+        return self.model.config.labels
 
     @torch.no_grad()
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:

@@ -14,7 +14,8 @@ from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.tables import Example
 from regard.evaluation import glue
-from regard.models.bert import BertConfig, ClassificationHead, RegressionHead
+from regard.models.bert import BertConfig
+from regard.models.heads import ClassificationHead, RegressionHead
 from regard.recipe import Recipe
 from regard.tasks import classification
 from regard.training.claim import claim_text

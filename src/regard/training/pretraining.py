@@ -13,7 +13,8 @@ from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
 from regard.folders import cache
-from regard.models.bert import BertConfig, PretrainingHead
+from regard.models.bert import BertConfig
+from regard.models.heads import PretrainingHead
 from regard.recipe import Recipe
 from regard.tasks.pretraining import next_loss, word_loss
 from regard.training.claim import claim_text

@@ -15,7 +15,8 @@ from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch
 from regard.data.words import Words
 from regard.evaluation import tagging as scoring
-from regard.models.bert import BertConfig, TaggingHead
+from regard.models.bert import BertConfig
+from regard.models.heads import TaggingHead
 from regard.models.tagger import TaggerConfig
 from regard.recipe import Recipe, WordsConfig
 from regard.tasks import tagging

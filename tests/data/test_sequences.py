@@ -35,6 +35,14 @@ def test_the_longer_text_is_cut_token_by_token(one, other, longest) -> None:
     assert got.is_cut == (one + (other or 0) > longest - marks)
 
 
+def test_without_a_limit_nothing_is_cut() -> None:
+    first, second = list(range(100, 5000)), list(range(200, 9000))
+    assert marked(TOKENIZER, first, None, None).tokens == [BEGIN, *first, END]
+    got = marked(TOKENIZER, first, second, None)
+    assert got.tokens == [BEGIN, *first, END, *second, END]
+    assert not got.is_cut
+
+
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 50))
 def test_the_longer_text_loses_token_by_token(one, other, room) -> None:
     expected = [one, other]

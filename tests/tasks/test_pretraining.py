@@ -87,8 +87,10 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
     for place, guesses in zip(places, (first, second), strict=True):
         assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
         assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
-    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text"):
+    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text$"):
         GUESSER.fill("the dog")
+    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text, or none in its first 24 tokens"):
+        GUESSER.fill("the dog " * 30 + "[MASK]")
 
 
 def test_one_sentence_may_follow_another() -> None:

@@ -35,12 +35,13 @@ def encode(
     texts: Sequence[str],
     seconds: Sequence[str | None] | None = None,
     *,
-    longest: int,
+    longest: int | None,
     orders: bool = False,
 ) -> list[Encoded]:
     """Texts, each alone or with a second one; of what is too long, the end of the longer text is cut off.
 
     Args:
+        longest: the most tokens, marks included; None: any number.
         orders: `[MASK]` in a text is the mask and not five characters.
     """
     ones = tokenizer.encode(texts, orders=orders)
@@ -51,10 +52,10 @@ def encode(
     return [marked(tokenizer, one, other, longest) for one, other in zip(ones, others, strict=True)]
 
 
-def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int) -> Encoded:
+def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int | None) -> Encoded:
     """Tokens of a text, or of two, with marks, cut to fit."""
     sizes = len(one), len(other or ())
-    kept_one, kept_other = fit(*sizes, longest - (2 if other is None else 3))
+    kept_one, kept_other = sizes if longest is None else fit(*sizes, longest - (2 if other is None else 3))
     first = [tokenizer.begin, *one[:kept_one], tokenizer.end]
     second = [] if other is None else [*other[:kept_other], tokenizer.end]
     return Encoded([*first, *second], len(first), (kept_one, kept_other) != sizes)

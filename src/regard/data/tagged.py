@@ -78,7 +78,7 @@ class Pieces:
     """Where each word begins, as far as they fit."""
 
 
-def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int) -> list[Pieces]:
+def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int | None) -> list[Pieces]:
     """Sentences of words in pieces; words that do not fit are cut off."""
     result = []
     for tokens, words in tokenizer.encode_words(given):

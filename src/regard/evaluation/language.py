@@ -48,6 +48,7 @@ def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
     """Asks for every token once, the first one after the token that stands before any text.
 
     Windows overlap by half, so that at least half a context comes before every token, or else all of the text so far.
+    A model without a limit reads all of the text at once.
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
@@ -60,9 +61,10 @@ def score(model: Any, tokenizer: TextTokenizer, text: str) -> Scores:
     return Scores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
 
 
-def overlapping(tokens: Indices, context: int) -> Iterator[WindowBatch]:
+def overlapping(tokens: Indices, context: int | None) -> Iterator[WindowBatch]:
     """All of a text in windows, each half over the one before it; what that one was asked for is not asked again."""
     count = len(tokens) - 1  # of tokens to ask for
+    context = count if context is None else context
     size, last, step = min(count, context), max(0, count - context), context - context // 2
     begins = np.minimum(np.arange(0, last + step, step), last)
     unasked = np.concatenate([[0], begins[:-1] + size])  # the first place that no window before reaches

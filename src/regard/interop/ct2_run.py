@@ -177,8 +177,8 @@ def _check_translator(folder: Path, ours: Translator, quantize: str | None, text
 def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts: Callable[..., Any]) -> str:
     names = ours.tokenizer.names(ours.tokenizer.vocab_size)
     engine = ctranslate2.Generator(str(folder), intra_threads=torch.get_num_threads())
-    prompts = texts(0, ours.tokenizer.vocab_size, ours.model.limit // 2)
-    tokens = min(LONGEST, ours.model.limit // 2)
+    tokens = LONGEST if ours.model.limit is None else min(LONGEST, ours.model.limit // 2)
+    prompts = texts(0, ours.tokenizer.vocab_size, tokens)
     mine = [ours._best(prompt, tokens)[0] for prompt in prompts]
     said = [[token for token in found.tokens if token != ours._end] for found in mine]
     found = engine.generate_batch(

@@ -1,6 +1,7 @@
 """Completion: a text goes on, by chance or by search, all at once or token by token."""
 
 import codecs
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -168,9 +169,9 @@ class Completer(Looked):
             raise RegardError(f"at least one token is to be written, not {tokens}")
         if overflow not in get_args(Overflow):
             raise RegardError(f"overflow is 'error' or 'slide', not {overflow!r}")
-        context = self.model.limit
-        model = lean(self.model, min(tokens, context))
-        if self._slides(read, tokens):
+        context: int | None = self.model.limit
+        model = lean(self.model, tokens if context is None else min(tokens, context))
+        if context is not None and self._slides(read, tokens):
             if overflow == "error":
                 raise RegardError(
                     f"{len(read):,} tokens to read and {tokens:,} to write do not fit into the context of {context:,}; "
@@ -185,7 +186,8 @@ class Completer(Looked):
         return self._slides(self._read(prompt), tokens)
 
     def _slides(self, read: Sequence[int], tokens: int) -> bool:
-        return len(read) + tokens - 1 > self.model.limit  # the last one is not read any more
+        limit = self.model.limit
+        return limit is not None and len(read) + tokens - 1 > limit  # the last one is not read any more
 
     def _is_stopped(self, stops: Sequence[bytes], written: Sequence[int]) -> bool:
         if not stops:
@@ -251,6 +253,8 @@ class Completer(Looked):
 
     def _most(self, read: Sequence[int]) -> int:
         """How many tokens can be said after these; the last one is not read any more."""
+        if self.model.limit is None:
+            return sys.maxsize
         most: int = self.model.limit - len(read) + 1
         if most < 1:
             raise RegardError(

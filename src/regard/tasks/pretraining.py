@@ -71,7 +71,8 @@ class Guesser(Encoder):
         """For each `[MASK]` of a text the most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
-            raise RegardError(f"there is no {MASK} in the text, or none in its first {self.model.limit} tokens")
+            beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_cut else ""
+            raise RegardError(f"there is no {MASK} in the text{beyond}")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))

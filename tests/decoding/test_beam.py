@@ -22,7 +22,7 @@ def make(seed: int, vocab_size: int = VOCABULARY) -> Transformer:
 
 
 def search(model: Transformer, source: torch.Tensor, longest: list[int], prefixes: Any = (), **how: Any) -> list[Any]:
-    return Beam(BEGIN, END, **how).search(model, source, longest, prefixes)
+    return Beam(BEGIN, END, **how).search(model, (source,), longest, prefixes)
 
 
 @torch.no_grad()
@@ -77,7 +77,7 @@ def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
     with torch.no_grad():
         model.target_embedding.weight[END] *= 2  # ends, early and late
     source = padded_tokens(lengths, 9)
-    found = how.search(model, source, longest)
+    found = how.search(model, (source,), longest)
     for row, length in enumerate(lengths):
         expected = plainly(model, source[row : row + 1, :length], longest[row], how)
         assert [hypothesis.tokens for hypothesis in found[row]] == expected

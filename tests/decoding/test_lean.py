@@ -144,7 +144,7 @@ def test_a_search_finds_the_same(name, seed, width) -> None:
     model = make(name, seed)
     source, longest = padded_tokens([4, 1, 3, 2]), [6, 4, 9, 7]
     how = Beam(1, 2, width, n_best=width)
-    got, expected = how.search(lean(model), source, longest), how.search(model, source, longest)
+    got, expected = how.search(lean(model), (source,), longest), how.search(model, (source,), longest)
     for mine, theirs in zip(got, expected, strict=True):
         assert [each.tokens for each in mine] == [each.tokens for each in theirs]
         for one, other in zip(mine, theirs, strict=True):
@@ -165,7 +165,7 @@ def test_who_is_changed_works_as_changed(change) -> None:
     model, how = make("after", 1), Beam(1, 2, width=2)
     source, longest = padded_tokens([4, 2]), [6, 6]
     with intervene(model, **{change: "*"}):
-        assert how.search(lean(model), source, longest) == how.search(model, source, longest)
+        assert how.search(lean(model), (source,), longest) == how.search(model, (source,), longest)
 
 
 def test_a_source_of_padding_only_is_seen_as_nothing() -> None:

@@ -203,8 +203,8 @@ def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
     source = pad(ours.source.encode([text for text in TEXTS if text]), PAD, after=END)
     longest = [12] * len(source)
     for width in (1, 4):
-        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, source, longest)
-        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), source, longest)
+        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, (source,), longest)
+        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), (source,), longest)
         assert [[h.tokens for h in found] for found in mine] == [[h.tokens for h in found] for found in other]
 
 

@@ -19,8 +19,8 @@ class State(Protocol):
 class Autoregressive(Protocol):
     """A model that writes one token after the other."""
 
-    def start(self, inputs: Any) -> Any:
-        """The `State` before the first token."""
+    def start(self, *inputs: Any) -> Any:
+        """The `State` before the first token; the inputs are those that the model is called with, but its own text."""
         ...
 
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:

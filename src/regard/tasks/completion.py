@@ -163,7 +163,7 @@ class Completer(Looked):
 
     def _asked(
         self, read: Sequence[int], tokens: int, overflow: Overflow
-    ) -> tuple[Autoregressive, Tensor, Sequence[int]]:
+    ) -> tuple[Autoregressive, tuple[Tensor, ...], Sequence[int]]:
         """What decoding is asked with: a model, what it has read but for the last token, and how far it goes."""
         if tokens < 1:
             raise RegardError(f"at least one token is to be written, not {tokens}")
@@ -179,7 +179,7 @@ class Completer(Looked):
                 )
             model = Sliding(model, context)
         inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
-        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), inputs_BT, [tokens]
+        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
 
     def slides(self, prompt: str, tokens: int) -> bool:
         """Whether so many tokens after a text are more than the model can see at a time."""

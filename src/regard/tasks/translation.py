@@ -180,7 +180,7 @@ class Translator(Looked):
     ) -> list[list[Hypothesis]]:
         """What is written for each source. Another engine does this in another way."""
         room = max(map(len, sources)) + ROOM  # most translations are about as long as what they translate
-        return how.search(lean(self.model, room), pad(sources, PAD, after=END).to(self.device), longest, starts)
+        return how.search(lean(self.model, room), (pad(sources, PAD, after=END).to(self.device),), longest, starts)
 
     @property
     def _room(self) -> int:

@@ -85,6 +85,7 @@ def recurrent(score: Callable[[], nn.Module] | None) -> None:
     is_padding = torch.zeros(2, 7, dtype=torch.bool)
     state = cell.start(*encoder(torch.randn(2, 7, 3), is_padding), is_padding)
     _, state = cell(torch.randn(2, 5), state)
+    _, state = cell.unroll(torch.randn(2, 10, 5), state)
     state.reorder(torch.tensor([1, 0]))
 
 

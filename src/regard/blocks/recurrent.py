@@ -136,6 +136,14 @@ class AttentiveCell(nn.Module):
         out = torch.cat((out_B1D, context_B1M), dim=2)
         return out[:, 0], CellState(_as_tuple(hidden), state.memory, weights_BS)
 
+    def unroll(self, x_BTE: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """Takes in the vectors of a whole text, one after the other (teacher forcing); gives the output at each."""
+        outputs = []
+        for x_BE in x_BTE.unbind(1):
+            out, state = self(x_BE, state)
+            outputs.append(out)
+        return torch.stack(outputs, dim=1), state
+
 
 def _as_tuple(hidden: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return hidden if isinstance(hidden, tuple) else (hidden,)

@@ -95,11 +95,8 @@ class RnnSeq2Seq(nn.Module):
         """A vector for each target token, from which the next one is read."""
         state = self.start(source_BS)
         given_BTD = self.dropout(self.target_embedding(target_BT))
-        outputs = []
-        for x_BD in given_BTD.unbind(1):
-            out, state = self.decoder(x_BD, state)
-            outputs.append(out)
-        return self._read(given_BTD, torch.stack(outputs, dim=1))
+        out_BTE, _ = self.decoder.unroll(given_BTD, state)
+        return self._read(given_BTD, out_BTE)
 
     @property
     def limit(self) -> None:

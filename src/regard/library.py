@@ -75,7 +75,9 @@ class _Model(Config):
 
 def read_config(data: Mapping[str, Any], source: str) -> AnyModelConfig:
     """The config of a model, of whatever kind."""
-    return parse(_Model, {"model": data}, source).model
+    # folders of older versions name the token that they pad with; now a mask says where padding is
+    known = {key: value for key, value in data.items() if key != "pad_id"}
+    return parse(_Model, {"model": known}, source).model
 
 
 @dataclass(frozen=True)

@@ -175,9 +175,6 @@ class Recipe(Config):
                 if size is not None and size != self.tokenizer.vocab_size and self.init is None:
                     text = f"differs from tokenizer.vocab_size = {self.tokenizer.vocab_size}; leave it out"
                     yield Problem(f"model.{name}", text, size)
-            pad_id = getattr(self.model, "pad_id", tokenizer.PAD)
-            if pad_id != tokenizer.PAD and self.init is None:
-                yield Problem("model.pad_id", f"the tokenizer pads with {tokenizer.PAD}; leave it out", pad_id)
 
 
 def read(name: str, overrides: Sequence[str] = ()) -> Recipe:

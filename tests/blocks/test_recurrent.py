@@ -111,6 +111,18 @@ def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell,
 
 
 @CELLS
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_mask_that_hides_nothing_is_no_mask(cell, attention) -> None:
+    encoder = randomise(RecurrentEncoder(cell, 3, 5, layers=2, bidirectional=True))
+    x, nothing = torch.randn(3, 6, 3, dtype=torch.float64), torch.zeros(3, 6, dtype=torch.bool)
+    for one, other in zip(encoder(x), encoder(x, nothing), strict=True):
+        assert_same(one, other)
+    decoder, memory, final = make_cell(cell, attention, 1), *(part[..., :5] for part in encoder(x))
+    outputs = [decoder(x[:, 0], decoder.start(memory, final, mask))[0] for mask in (None, nothing)]
+    assert_same(*outputs)
+
+
+@CELLS
 @pytest.mark.parametrize("attention", ["additive", "location-aware", "none"])
 def test_a_whole_text_is_taken_in_as_step_by_step(cell, attention) -> None:
     decoder = make_cell(cell, attention, 2)

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, padded_tokens, randomise, seeds
+from helpers import assert_same, padded, randomise, seeds
 from regard.blocks.capture import capture
 from regard.config import ConfigError
 from regard.models.bert import Bert, BertConfig
@@ -79,12 +79,23 @@ def test_tensors_of_heads_keep_their_names() -> None:
 def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
     torch.manual_seed(seed)
     model = randomise(small()).eval()
-    tokens_BT = padded_tokens(lengths)
+    tokens_BT, is_padding_BT = padded(lengths)
     segments_BT = (torch.arange(tokens_BT.size(1)) > 2).long().expand_as(tokens_BT)
-    together = model(tokens_BT, segments_BT)
+    together = model(tokens_BT, segments_BT, is_padding_BT)
     for i, length in enumerate(lengths):
         alone = model(tokens_BT[i : i + 1, :length], segments_BT[i : i + 1, :length])
         assert_same(together[i, :length], alone[0])
+
+
+def test_a_mask_that_hides_nothing_is_no_mask() -> None:
+    torch.manual_seed(1)
+    model, masks = randomise(small()).eval(), []
+    model.layers[0].attention.attend.register_forward_pre_hook(lambda _module, args: masks.append(args[3]))
+    tokens_BT, is_padding_BT = padded([5, 5])
+    segments_BT = torch.zeros_like(tokens_BT)
+    assert_same(model(tokens_BT, segments_BT), model(tokens_BT, segments_BT, is_padding_BT))
+    assert masks[0] is None
+    assert masks[1] is not None
 
 
 def test_every_token_sees_every_other() -> None:
@@ -135,8 +146,8 @@ def test_fresh_weights_are_small_and_biases_nothing() -> None:
 def test_what_cannot_be_is_named() -> None:
     with pytest.raises(ConfigError, match="width = 9: not divisible by heads = 2"):
         small(width=9)
-    with pytest.raises(ConfigError, match="pad_id = 11: is no token of vocab_size = 11"):
-        small(pad_id=11)
+    with pytest.raises(ConfigError, match="vocab_size = 0: must be at least 1"):
+        small(vocab_size=0)
     with pytest.raises(ConfigError, match="labels"):
         ClassificationHead(labels=("only",))
     with pytest.raises(ValueError, match="17 tokens exceed the context of 16"):

@@ -21,8 +21,8 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
     words_BT = torch.tensor([[IGNORED, 7, IGNORED, 9, IGNORED, IGNORED], [IGNORED] * 5 + [11]])
     batch = PretrainingBatch(tokens_BT, torch.zeros_like(tokens_BT), words_BT, torch.tensor([1, IGNORED]))
     model = GUESSER.model
-    x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
-    logits_BTV = model(batch.tokens_BT, batch.segments_BT)
+    x_BTD = model.hidden(*batch.inputs)
+    logits_BTV = model(*batch.inputs)
     loss, told = word_loss(model, x_BTD, batch)
     assert_same(loss, F.cross_entropy(logits_BTV.flatten(0, 1), words_BT.flatten(), reduction="sum"))
     assert told["mlm_accuracy"] == (logits_BTV.argmax(2) == words_BT).sum()

@@ -1,13 +1,14 @@
 """Texts as BERT reads them: [CLS] one [SEP], or [CLS] one [SEP] other [SEP]."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.batches import Indices, pad
+from regard.data.batches import Batch, Indices, given, pad, padding
 from regard.data.wordpiece import WordPiece
 
 Longest = Annotated[int, Field(ge=8, le=100_000)]
@@ -70,6 +71,24 @@ def fit(one: Size, other: Size, room: int) -> tuple[Size, Size]:
     return np.minimum(one, room - other), other
 
 
-def tensors(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
-    """tokens_BT and segments_BT."""
-    return pad([e.tokens for e in encoded], tokenizer.pad), pad([e.segments for e in encoded], 0)
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """Texts as BERT reads them."""
+
+    tokens_BT: Tensor
+    segments_BT: Tensor
+    is_padding_BT: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
+
+
+def text_batch(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> TextBatch:
+    """Texts, filled up to the longest."""
+    return TextBatch(
+        pad([e.tokens for e in encoded], tokenizer.pad),
+        pad([e.segments for e in encoded], 0),
+        padding([len(e.tokens) for e in encoded]),
+    )

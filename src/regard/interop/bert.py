@@ -40,7 +40,6 @@ BUFFERS = {"embeddings.position_ids", "embeddings.token_type_ids"}
 POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 FIELDS = {
     "vocab_size": "vocab_size",
-    "pad_token_id": "pad_id",
     "hidden_size": "width",
     "num_attention_heads": "heads",
     "intermediate_size": "ff_width",
@@ -122,9 +121,10 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], WordPiece]:
         raise RegardError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
     expect_room(folder, tokenizer.vocab_size, config.vocab_size)
-    if tokenizer.pad != config.pad_id:
+    pad = theirs.get("pad_token_id")
+    if tokenizer.pad != (pad or 0):
         raise RegardError(
-            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
+            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {pad or 0}; "
             f"correct pad_token_id in config.json, if both are of one model"
         )
     return config, weights, tokenizer
@@ -254,6 +254,7 @@ def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], token
         "architectures": [_architecture(config.head)],
         **ONLY,
         **{theirs: getattr(config, mine) for theirs, mine in FIELDS.items()},
+        "pad_token_id": tokenizer.pad,
         "hidden_act": activations[config.activation],
         "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
         **_about_labels(config.head),

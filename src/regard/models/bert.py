@@ -24,7 +24,7 @@ from regard.blocks.initial import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
-from regard.config import Config, Natural, Positive, Problem, Rate
+from regard.config import Config, Positive, Problem, Rate
 from regard.models.heads import AnyHead, PretrainingHead
 
 
@@ -34,8 +34,6 @@ class BertConfig(Config):
 
     kind: Literal["bert"] = "bert"
     vocab_size: Positive
-    pad_id: Natural = 0
-    """The token that fills up short texts. Nobody looks at it."""
     width: Positive = 768
     heads: Positive = 12
     ff_width: Positive = 3072
@@ -60,8 +58,6 @@ class BertConfig(Config):
         """Values that cannot go together."""
         if self.width % self.heads:
             yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
-        if self.pad_id >= self.vocab_size:
-            yield Problem("pad_id", f"is no token of vocab_size = {self.vocab_size}", self.pad_id)
 
     @property
     def task(self) -> str:
@@ -106,19 +102,19 @@ class Bert(nn.Module):
         self.head = config.head.build(config)
         self.apply(_initialise)
 
-    def forward(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
         """What the head says: for each token or, as a sequence of one, for the text."""
-        return self.answer(self.hidden(tokens_BT, segments_BT))
+        return self.answer(self.hidden(tokens_BT, segments_BT, is_padding_BT))
 
-    def hidden(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def hidden(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
         """A vector for each token that knows of all the others."""
-        return self.states(tokens_BT, segments_BT)[-1]
+        return self.states(tokens_BT, segments_BT, is_padding_BT)[-1]
 
-    def states(self, tokens_BT: Tensor, segments_BT: Tensor) -> list[Tensor]:
+    def states(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> list[Tensor]:
         """The vectors that go into the first layer, and those that come out of each."""
         x_BTD = self.positions(self.tokens(tokens_BT) + self.segments(segments_BT))
         states = [self.dropout(self.norm(x_BTD))]
-        allowed = masks.padding(tokens_BT == self.config.pad_id)
+        allowed = None if is_padding_BT is None else masks.padding(is_padding_BT)
         for layer in self.layers:
             states.append(layer(states[-1], allowed))
         return states

@@ -19,7 +19,7 @@ from regard.tasks.texts import as_given, expect_texts
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
     """What the model says of each text: the logits of all labels, or one number."""
-    return model(batch.tokens_BT, batch.segments_BT)[:, 0]
+    return model(*batch.inputs)[:, 0]
 
 
 def loss(answers_BV: Tensor, label_B: Tensor, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
@@ -91,8 +91,8 @@ class Classifier(Encoder):
             raise RegardError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
         encoded = self.encode(texts, seconds)
         result: dict[int, Verdict] = {}
-        for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
-            answers_BV = self.model(tokens_BT, segments_BT)[:, 0]
+        for indices, batch in self.batches(encoded, batch_tokens):
+            answers_BV = self.model(*batch.inputs)[:, 0]
             for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
                 result[i] = self.verdict(answers_V, encoded[i].is_cut)
         return [result[i] for i in range(len(texts))]

@@ -11,7 +11,7 @@ from regard.data.windows import WindowBatch
 
 def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The loss of a batch, summed over the tokens that are asked for; and the same without smoothing."""
-    x_ND, next_N = model.hidden(batch.tokens_BT).flatten(0, 1), batch.next_BT.flatten()
+    x_ND, next_N = model.hidden(*batch.inputs).flatten(0, 1), batch.next_BT.flatten()
     is_asked_N = next_N != IGNORED
     if not is_asked_N.all():
         x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]

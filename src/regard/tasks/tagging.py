@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import TOKENS, in_batches
+from regard.data.batches import TOKENS, given, in_batches
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import in_pieces, stacked
 from regard.data.words import Words
@@ -82,8 +82,8 @@ class PieceTagger(TagsWords, Encoder):
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         pieces = in_pieces(self.tokenizer, given, self.model.limit)
         result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]
-        for indices, tokens_BT, segments_BT in self.batches([p.encoded for p in pieces], batch_tokens):
-            best_BT = self.model(tokens_BT, segments_BT).argmax(2).tolist()
+        for indices, batch in self.batches([p.encoded for p in pieces], batch_tokens):
+            best_BT = self.model(*batch.inputs).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
                 for word, place in enumerate(pieces[i].firsts):
                     result[i][word] = self.labels[best_T[place]]
@@ -128,11 +128,12 @@ class WordTagger(TagsWords):
         return self.model.config.labels
 
     @torch.no_grad()
-    def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
-        features = self.tokenizer.encode(given)
-        result: list[list[str | None]] = [[] for _ in given]
-        for indices in in_batches([len(sentence) for sentence in given], batch_tokens):
-            best_BT = self.model(stacked([features[i] for i in indices]).to(self.device)).argmax(2).tolist()
+    def _tag(self, sentences: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
+        features = self.tokenizer.encode(sentences)
+        result: list[list[str | None]] = [[] for _ in sentences]
+        for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
+            inputs = (x.to(self.device) for x in given(*stacked([features[i] for i in indices])))
+            best_BT = self.model(*inputs).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
-                result[i] = [self.labels[number] for number in best_T[: len(given[i])]]
+                result[i] = [self.labels[number] for number in best_T[: len(sentences[i])]]
         return result

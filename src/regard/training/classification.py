@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard import library
-from regard.data.batches import Batches
+from regard.data.batches import Batches, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.tables import Example
@@ -58,7 +58,7 @@ class ClassificationTask:
 
     def units(self, batch: LabelledBatch) -> dict[str, int]:
         """Tokens, and texts with a label."""
-        tokens = int((batch.tokens_BT != self.tokenizer.pad).sum())
+        tokens = count_tokens(batch.tokens_BT, batch.is_padding_BT)
         return {"tokens": tokens, "texts": int(classification.is_asked(batch.label_B).sum())}
 
     def loss(self, model: Any, batch: LabelledBatch) -> dict[str, Summed]:

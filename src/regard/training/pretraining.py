@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import library
-from regard.data.batches import Batches
+from regard.data.batches import Batches, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
@@ -70,14 +70,14 @@ class PretrainingTask:
     def units(self, batch: PretrainingBatch) -> dict[str, int]:
         """Tokens, words that are asked for, and pairs of texts."""
         return {
-            "tokens": int((batch.tokens_BT != self.tokenizer.pad).sum()),
+            "tokens": count_tokens(batch.tokens_BT, batch.is_padding_BT),
             "words": int((batch.words_BT != IGNORED).sum()),
             "pairs": int((batch.follows_B != IGNORED).sum()),
         }
 
     def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
         """Of words, and of pairs."""
-        x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
+        x_BTD = model.hidden(*batch.inputs)
         result = {"words": Summed(*word_loss(model, x_BTD, batch, self.smoothing))}
         if model.head.next is not None:
             result["pairs"] = Summed(*next_loss(model, x_BTD, batch))

@@ -56,4 +56,4 @@ def longest(model: BertConfig, recipe: Recipe, asked: int) -> int:
 
 def fitted(model: BertConfig, tokenizer: WordPiece, recipe: Recipe) -> BertConfig:
     """A model's config with the vocabulary that its tokenizer really has; one to begin with has its own."""
-    return model if recipe.init else replace(model, vocab_size=tokenizer.vocab_size, pad_id=tokenizer.pad)
+    return model if recipe.init else replace(model, vocab_size=tokenizer.vocab_size)

@@ -33,13 +33,14 @@ def encode(word: str) -> list[int]:
     return [LETTERS.index(letter) + 3 for letter in word] + [END]
 
 
-def batch(words: list[str]) -> tuple[Tensor, Tensor]:
-    """Words, and the same words backwards."""
+def batch(words: list[str]) -> tuple[Tensor, Tensor, Tensor]:
+    """Words, the same words backwards, and where both are filled up."""
     pairs = [(encode(word), encode(word[::-1])) for word in words]
     length = max(len(source) for source, _ in pairs)
     pad = [PAD] * length
     source_BS, target_BT = (torch.tensor([(pair[i] + pad)[:length] for pair in pairs]) for i in (0, 1))
-    return source_BS, target_BT
+    is_padding_BS = torch.arange(length) >= torch.tensor([len(source) for source, _ in pairs])[:, None]
+    return source_BS, target_BT, is_padding_BS
 
 
 def train(steps: int, seed: int) -> Transformer:
@@ -53,11 +54,12 @@ def train(steps: int, seed: int) -> Transformer:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
     for _ in track(range(steps), description="training", console=Console(stderr=True), transient=True):
-        source_BS, target_BT = batch(
+        source_BS, target_BT, is_padding_BS = batch(
             ["".join(chance.choices(LETTERS, k=chance.randint(3, LONGEST))) for _ in range(64)]
         )
         given_BT = F.pad(target_BT[:, :-1], (1, 0), value=BEGIN)
-        loss = F.cross_entropy(model(source_BS, given_BT).flatten(0, 1), target_BT.flatten(), ignore_index=PAD)
+        logits_BTV = model(source_BS, given_BT, is_padding_BS)
+        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -83,9 +85,10 @@ def write(model: Transformer, word: str) -> tuple[str, Tensor]:
 def accuracy(model: Transformer, seed: int) -> float:
     """The share of letters of 200 unseen words that are right, each predicted from the true ones before it."""
     chance = random.Random(seed + 1)
-    source_BS, target_BT = batch(["".join(chance.choices(LETTERS, k=chance.randint(3, LONGEST))) for _ in range(200)])
-    best_BT = model(source_BS, F.pad(target_BT[:, :-1], (1, 0), value=BEGIN)).argmax(-1)
-    return float((best_BT == target_BT)[target_BT != PAD].float().mean())
+    words = ["".join(chance.choices(LETTERS, k=chance.randint(3, LONGEST))) for _ in range(200)]
+    source_BS, target_BT, is_padding_BS = batch(words)
+    best_BT = model(source_BS, F.pad(target_BT[:, :-1], (1, 0), value=BEGIN), is_padding_BS).argmax(-1)
+    return float((best_BT == target_BT)[~is_padding_BS].float().mean())
 
 
 def show(word: str, answer: str, weights_TS: Tensor) -> Table:

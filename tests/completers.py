@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers import lively
+from regard.blocks.positions import Positions, Sinusoidal
 from regard.codecs.gpt2 import BytePairs, Characters, TextTokenizer
 from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.tasks.completion import Completer
@@ -27,6 +28,22 @@ def gpt2(tokenizer: TextTokenizer, **changes: int) -> Gpt2:
 
 def completer(name: str, **changes: int) -> Completer:
     return Completer(gpt2(TOKENIZERS[name], **changes), TOKENIZERS[name])
+
+
+class Boundless(Gpt2):
+    """A GPT-2 whose positions are computed, so that no text is too long."""
+
+    limit = None  # type: ignore[assignment]
+
+    def __init__(self, config: Gpt2Config) -> None:
+        super().__init__(config)
+        self.positions = Positions(Sinusoidal(config.width))
+
+
+def boundless(name: str) -> Completer:
+    torch.manual_seed(1)
+    config = Gpt2Config(vocab_size=TOKENIZERS[name].vocab_size, width=8, heads=2, ff_width=12, layers=2, context=4)
+    return Completer(lively(Boundless(config)), TOKENIZERS[name])
 
 
 class Parrot(nn.Module):

@@ -43,12 +43,18 @@ def lively(model: M) -> M:
     return model.eval()
 
 
-def padded_tokens(lengths: list[int], vocab_size: int = 11, pad_id: int = 0) -> Tensor:
-    """Random tokens, none of which is padding, followed by padding."""
-    tokens_BS = torch.full((len(lengths), max(lengths)), pad_id)
+def padded_tokens(lengths: list[int], vocab_size: int = 11) -> Tensor:
+    """Random tokens, followed by zeros, which none of them is."""
+    tokens_BS = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
     for row, length in zip(tokens_BS, lengths, strict=True):
         row[:length] = torch.randint(1, vocab_size, (length,))
     return tokens_BS
+
+
+def padded(lengths: list[int], vocab_size: int = 11) -> tuple[Tensor, Tensor]:
+    """Random tokens, also where there is padding, and the mask that says where that is."""
+    tokens_BS = torch.randint(vocab_size, (len(lengths), max(lengths)))
+    return tokens_BS, torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
 
 
 @st.composite

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import assert_same, padded_tokens, randomise
+from helpers import assert_same, padded, randomise
 from regard.codecs.wordpiece import WordPiece
 from regard.interop import bert
-from regard.models.bert import (
+from regard.models.bert import BertConfig
+from regard.models.heads import (
     AnyHead,
-    BertConfig,
     ClassificationHead,
     NoHead,
     PretrainingHead,
@@ -81,19 +81,19 @@ def answer(theirs: Any, **inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def assert_same_logits(ours: Any, theirs: Any) -> None:
-    tokens = padded_tokens([9, 5, 2], vocab_size=24)
+    tokens, is_padding = padded([9, 5, 2], vocab_size=24)
     segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 9])
-    inputs = {"input_ids": tokens, "token_type_ids": segments, "attention_mask": (tokens != 0).long()}
+    inputs = {"input_ids": tokens, "token_type_ids": segments, "attention_mask": (~is_padding).long()}
     # float64 leaves the order of additions only, which tells a bug from rounding; float32 has 24 bits, of which two
     # layers, each with sums over some dozen terms and a norm that may divide by little, lose about eight
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 5e-5)):
         ours, theirs = ours.to(dtype), theirs.to(dtype)
-        assert_same(ours(tokens, segments), answer(theirs, **inputs), tolerance)
+        assert_same(ours(tokens, segments, is_padding), answer(theirs, **inputs), tolerance)
         if "seq_relationship_logits" in (found := theirs(**inputs)):
-            mine = ours.head.next(ours.pool(ours.hidden(tokens, segments)))[:, 0]
+            mine = ours.head.next(ours.pool(ours.hidden(tokens, segments, is_padding)))[:, 0]
             assert_same(mine, found.seq_relationship_logits, tolerance)
         if "pooler_output" in found and found.pooler_output is not None:
-            assert_same(ours.pool(ours.hidden(tokens, segments))[:, 0], found.pooler_output, tolerance)
+            assert_same(ours.pool(ours.hidden(tokens, segments, is_padding))[:, 0], found.pooler_output, tolerance)
 
 
 def wordpiece(**changes: Any) -> WordPiece:

@@ -44,11 +44,11 @@ def fetched(epoch: PretrainingEpoch) -> list[PretrainingBatch]:
     """Each example of an epoch, without padding."""
     lengths = epoch.lengths[:, 0].tolist()
     whole = epoch.fetch(np.arange(len(lengths)))
-    rows = ((length, [tensor[i : i + 1] for tensor in vars(whole).values()]) for i, length in enumerate(lengths))
-    return [
-        PretrainingBatch(tokens_BT[:, :length], segments_BT[:, :length], words_BT[:, :length], follows_B)
-        for length, (tokens_BT, segments_BT, words_BT, follows_B) in rows
-    ]
+    result = []
+    for i, length in enumerate(lengths):
+        texts = (tensor[i : i + 1, :length] for tensor in (whole.tokens_BT, whole.segments_BT, whole.words_BT))
+        result.append(PretrainingBatch(*texts, whole.follows_B[i : i + 1]))
+    return result
 
 
 def texts(batch: PretrainingBatch) -> tuple[list[int], list[int]]:

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard
+import texts
 from regard import library
 from regard.codecs.gpt2 import BytePairs, Characters
 from regard.codecs.subword import Tokenizer
@@ -14,8 +15,9 @@ from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
 from regard.errors import RegardError
 from regard.folders import write_whole
-from regard.models.bert import BertConfig, TaggingHead
+from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 
@@ -134,6 +136,19 @@ def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
         regard.load(str(folder))
 
 
+def test_a_folder_of_an_older_version_may_name_the_token_that_it_pads_with(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    make(folder)
+
+    def change(aside: Path) -> None:
+        config = json.loads((aside / "config.json").read_text())
+        assert "pad_id" not in config
+        (aside / "config.json").write_text(json.dumps({**config, "pad_id": 0}))
+
+    reseal(folder, change)
+    assert regard.load(str(folder)).translate(["we"])
+
+
 def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
     make(tmp_path / "mine")
     library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"), half=True, card="# Mine\n")
@@ -204,3 +219,57 @@ def test_what_a_folder_opens_as_is_read_and_never_guessed(tmp_path: Path, key, v
     reseal(tmp_path / "mine", change)
     with pytest.raises(RegardError, match=message):
         regard.load(str(tmp_path / "mine"))
+
+
+def saved(folder: Path, head: AnyHead) -> dict[str, torch.Tensor]:
+    """The weights of a BERT, all of them 1, in a folder."""
+    model = texts.bert(head)
+    weights = {name: torch.ones_like(tensor) for name, tensor in library.tensors(model).items()}
+    library.save(folder, model.config, weights, {"text": texts.TOKENIZER}, "")
+    return weights
+
+
+def untrained(head: AnyHead, folder: Path, **changes) -> set[str]:
+    """What of a model is not taken from a folder."""
+    model = texts.bert(head, **changes)
+    before = {name: tensor.clone() for name, tensor in library.tensors(model).items()}
+    library.begin_with(model, library.read(str(folder)))
+    after = library.tensors(model)
+    taken = {name for name, tensor in after.items() if torch.equal(tensor, torch.ones_like(tensor))}
+    assert all(torch.equal(before[name], after[name]) for name in after.keys() - taken)
+    return set(after) - taken
+
+
+LABELLED, OTHERWISE = ClassificationHead(labels=("a", "b")), ClassificationHead(labels=("a", "c"))
+NEXT, POOLER = {"head.next.weight", "head.next.bias"}, {"pooler.weight", "pooler.bias"}
+LINEAR = {"head.1.weight", "head.1.bias"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fresh"),
+    [
+        (LABELLED, LABELLED, set()),
+        (LABELLED, OTHERWISE, LINEAR),
+        (LABELLED, RegressionHead(), LINEAR),
+        (PretrainingHead(), LABELLED, LINEAR),
+        (TaggingHead(labels=("a", "b")), LABELLED, LINEAR | POOLER),
+        (LABELLED, TaggingHead(labels=("a", "b")), LINEAR),
+        (PretrainingHead(), PretrainingHead(), set()),
+        (PretrainingHead(), PretrainingHead(pooled=False), set()),
+        (PretrainingHead(pooled=False), PretrainingHead(), NEXT | POOLER),
+        (NoHead(), NoHead(pooled=False), set()),
+    ],
+)
+def test_only_a_head_for_another_task_starts_untrained(tmp_path: Path, old, new, fresh) -> None:
+    saved(tmp_path / "old", old)
+    assert untrained(new, tmp_path / "old") == fresh
+
+
+def test_weights_to_begin_with_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    saved(tmp_path / "old", PretrainingHead())
+    with pytest.raises(ValueError, match=r"layers\.2\..* is missing"):
+        untrained(LABELLED, tmp_path / "old", layers=3)
+    with pytest.raises(ValueError, match=r"layers\.1\..* is not known"):
+        untrained(LABELLED, tmp_path / "old", layers=1)
+    with pytest.raises(ValueError, match=r"positions.* has shape \(24, 8\), the config asks for \(12, 8\)"):
+        untrained(PretrainingHead(), tmp_path / "old", context=12)

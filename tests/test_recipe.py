@@ -34,6 +34,8 @@ def test_a_model_has_the_vocabulary_of_its_tokenizer() -> None:
         ConfigError, match=r"model\.vocab_size = 9: differs from tokenizer\.vocab_size = 8000; leave it"
     ):
         read("translate/transformer", ["model.vocab_size=9"])
+    with pytest.raises(ConfigError, match=r"model\.pad_id = 3: no such key"):
+        read("translate/transformer", ["model.pad_id=3"])
 
 
 def test_training_needs_a_budget(tmp_path: Path) -> None:

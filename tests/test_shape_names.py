@@ -24,8 +24,9 @@ from regard.blocks.positions import Positions, Rotary, Sinusoidal
 from regard.blocks.recurrent import AttentiveCell, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
 from regard.data.pretraining import PretrainingBatch
-from regard.models.bert import AnyHead, BertConfig, ClassificationHead, PretrainingHead
+from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
+from regard.models.heads import AnyHead, ClassificationHead, PretrainingHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
@@ -84,6 +85,7 @@ def recurrent(score: Callable[[], nn.Module] | None) -> None:
     is_padding = torch.zeros(2, 7, dtype=torch.bool)
     state = cell.start(*encoder(torch.randn(2, 7, 3), is_padding), is_padding)
     _, state = cell(torch.randn(2, 5), state)
+    _, state = cell.unroll(torch.randn(2, 10, 5), state)
     state.reorder(torch.tensor([1, 0]))
 
 
@@ -96,15 +98,17 @@ def convolution() -> None:
 def seq2seq(config: Any) -> None:
     model = config.build()
     source, target = torch.randint(1, 23, (2, 5)), torch.randint(1, 23, (2, 7))
+    is_padding = torch.arange(5) >= torch.tensor([[5], [3]])
     model(source, target)
-    _, state = model.step(target[:, 0], model.start(source))
+    model(source, target, is_padding)
+    _, state = model.step(target[:, 0], model.start(source, is_padding))
     model.step(target[:, 1], state.reorder(torch.tensor([1, 0])))
 
 
 def bert(head: AnyHead) -> None:
     model = BertConfig(vocab_size=23, width=12, heads=3, ff_width=17, layers=2, context=9, head=head).build()
     tokens, segments = torch.randint(1, 23, (2, 5)), torch.zeros(2, 5, dtype=torch.long)
-    model(tokens, segments)
+    model(tokens, segments, torch.arange(5) >= torch.tensor([[5], [3]]))
     if isinstance(head, PretrainingHead):
         batch = PretrainingBatch(tokens, segments, tokens, torch.tensor([0, 1]))
         x_BTD = model.hidden(tokens, segments)
@@ -116,7 +120,7 @@ RUNS: dict[str, Callable[[], Any]] = {
     "bert": lambda: bert(PretrainingHead()),
     "bert, classifying": lambda: bert(ClassificationHead(labels=("a", "b", "c"))),
     "tagger": lambda: TaggerConfig(sizes=(23, 7), labels=("a", "b", "c"), width=12).build()(
-        torch.randint(1, 7, (2, 5, 2))
+        torch.randint(1, 7, (2, 5, 2)), torch.arange(5) >= torch.tensor([[5], [3]])
     ),
     "transformer": transformer,
     "transformer, batch norm, post": lambda: transformer(norm="batch", norm_placement="post"),

@@ -4,7 +4,8 @@ import torch
 
 from helpers import lively
 from regard.codecs.wordpiece import WordPiece
-from regard.models.bert import AnyHead, Bert, BertConfig
+from regard.models.bert import Bert, BertConfig
+from regard.models.heads import AnyHead
 
 TEXTS = [
     "the brown dog ran to the old house",

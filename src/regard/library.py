@@ -26,7 +26,7 @@ from regard.decoding.lean import join
 from regard.errors import RegardError
 from regard.folders import restore, verify, write_whole
 from regard.memory import give_back
-from regard.models.bert import NoHead
+from regard.models.heads import NoHead
 from regard.store import models
 from regard.store.models import CONFIG, WEIGHTS, expect_tensors, load_tensors, tensors
 from regard.systems import SYSTEMS, System, system
@@ -60,19 +60,19 @@ class Contents:
         return system(self.config.kind)
 
 
-def begin_with(model: Any, task: str, contents: Contents) -> None:
+def begin_with(model: Any, contents: Contents) -> None:
     """Gives a model the weights of another; a head for another task, or for other labels, starts untrained."""
-    weights, own = dict(contents.weights), tensors(model)
-    configs = contents.config, model.config
-    theirs, mine = (getattr(config, "head", getattr(config, "labels", None)) for config in configs)
-    if theirs != mine:
-        # answers to another question are of no use, nor is a pooler that nothing reads
-        alike = contents.task == task == "pretraining"
-        answering = ("head.next.",) if alike else ("head.", "output.")
-        weights = {key: x for key, x in weights.items() if key in own or not key.startswith((*answering, "pooler."))}
-        fresh = [key for key in own if key.startswith(answering) or (key.startswith("pooler.") and key not in weights)]
-        weights |= {key: own[key] for key in fresh}
-    load_tensors(model, weights, "the weights of model.init")
+    own = tensors(model)
+    fresh: tuple[str, ...] = model.fresh if _asked(contents.config) != _asked(model.config) else ()
+    weights = {key: x for key, x in contents.weights.items() if not key.startswith(fresh)}
+    weights = {key: x for key, x in weights.items() if key in own or not key.startswith(model.optional)}
+    untrained = [key for key in own if key.startswith(fresh + model.optional) and key not in weights]
+    load_tensors(model, {**weights, **{key: own[key] for key in untrained}}, "the weights of model.init")
+
+
+def _asked(config: Any) -> tuple[str | None, tuple[str, ...]]:
+    """The task of a model and its labels, where these are not the same for all of its kind."""
+    return getattr(config, "task", None), getattr(config, "labels", ())
 
 
 def fingerprint(name: str) -> str:
@@ -141,7 +141,8 @@ def _read_old(folder: Path) -> Contents:
     path = folder / CONFIG
     about = json.loads(path.read_text("utf-8"))
     of = system(about.get("kind"))
-    config = parse(of.model, about, str(path))
+    # now a mask says where padding is
+    config = parse(of.model, {key: value for key, value in about.items() if key != "pad_id"}, str(path))
     for kinds in _choices(of):
         try:
             found = codecs_.load(folder, kinds)

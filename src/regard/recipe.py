@@ -203,7 +203,7 @@ def job(recipe: Any) -> Job:
     start = None
     if recipe.init:
         contents = library.read(recipe.init)
-        load = partial(library.begin_with, task=task.name, contents=contents)
+        load = partial(library.begin_with, contents=contents)
         start = Start(library.fingerprint(recipe.init), contents.codecs, load)
     return Job(
         recipe=recipe,

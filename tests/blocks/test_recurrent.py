@@ -110,6 +110,36 @@ def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell,
         assert_same(moved[row], out[0])
 
 
+@CELLS
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_a_mask_that_hides_nothing_is_no_mask(cell, attention) -> None:
+    encoder = randomise(RecurrentEncoder(cell, 3, 5, layers=2, bidirectional=True))
+    x, nothing = torch.randn(3, 6, 3, dtype=torch.float64), torch.zeros(3, 6, dtype=torch.bool)
+    for one, other in zip(encoder(x), encoder(x, nothing), strict=True):
+        assert_same(one, other)
+    decoder, memory, final = make_cell(cell, attention, 1), *(part[..., :5] for part in encoder(x))
+    outputs = [decoder(x[:, 0], decoder.start(memory, final, mask))[0] for mask in (None, nothing)]
+    assert_same(*outputs)
+
+
+@CELLS
+@pytest.mark.parametrize("attention", ["additive", "location-aware", "none"])
+def test_a_whole_text_is_taken_in_as_step_by_step(cell, attention) -> None:
+    decoder = make_cell(cell, attention, 2)
+    x = torch.randn(3, 4, 3, dtype=torch.float64)
+    memory, final = torch.randn(3, 6, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
+    state = decoder.start(memory, final, IS_PADDING)
+    whole, last = decoder.unroll(x, state)
+    assert whole.shape == (3, 4, decoder.out_width)
+    for place in range(4):
+        out, state = decoder(x[:, place], state)
+        assert_same(whole[:, place], out)
+    for one, other in zip(last.hidden, state.hidden, strict=True):
+        assert_same(one, other)
+    again, _ = decoder.unroll(x, last)
+    assert_same(again[:, 0], decoder(x[:, 0], state)[0])
+
+
 def test_the_query_is_the_top_layer_s_state() -> None:
     decoder = make_cell("gru", "additive", 2)
     state = decoder.start(torch.randn(3, 6, 5).double(), torch.randn(3, 5).double(), IS_PADDING)

@@ -14,7 +14,7 @@ from helpers import randomise
 from regard import library
 from regard.cli.main import app
 from regard.codecs.words import Words
-from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.tagger import TaggerConfig
 from texts import TEXTS, TOKENIZER, bert
 

@@ -9,7 +9,8 @@ import torch
 
 from commands import run
 from regard import library
-from regard.models.bert import BertConfig, ClassificationHead
+from regard.models.bert import BertConfig
+from regard.models.heads import ClassificationHead
 from texts import TEXTS, TOKENIZER
 
 pytest.importorskip("ctranslate2")

@@ -9,7 +9,7 @@ import pytest
 import regard
 from commands import run
 from regard import library
-from regard.models.bert import NoHead
+from regard.models.heads import NoHead
 from texts import TEXTS, TOKENIZER, bert
 
 ENTAILMENT = ("entailment", "neutral", "contradiction")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
-from regard.data.batches import Batches, Position, pad
+from regard.data.batches import Batches, Position, count_tokens, pad, padding
 from regard.data.corpus import Corpus, encoded
 from regard.data.parallel import PairBatch, Pairs, pair_batch
 
@@ -40,7 +40,31 @@ def test_sentences_get_their_marks_and_padding() -> None:
     assert batch.source_BS.tolist() == [[5, 6, END], [7, END, PAD]]
     assert batch.target_BT.tolist() == [[BEGIN, 8, PAD, PAD], [BEGIN, 9, 10, 11]]
     assert batch.next_BT.tolist() == [[8, END, PAD, PAD], [9, 10, 11, END]]
+    assert batch.is_padding_BS.tolist() == [[False, False, False], [False, False, True]]
+    assert [x.data_ptr() for x in batch.inputs] == [
+        x.data_ptr() for x in (batch.source_BS, batch.target_BT, batch.is_padding_BS)
+    ]
     assert pad([], PAD).shape == (0, 0)
+
+
+def test_where_nothing_is_filled_up_there_is_no_mask() -> None:
+    batch = pair_batch([[5, 6], [7, 8]], [[8], [9, 10, 11]])
+    assert batch.is_padding_BS is None
+    assert len(batch.inputs) == 2
+    for other in (batch.to(torch.device("cpu")), batch.share(1, 2), batch.share(5, 9)):
+        assert other.is_padding_BS is None
+    assert padding([]) is None
+    assert padding([3, 3]) is None
+    assert padding([0, 2]).tolist() == [[True, True], [False, False]]
+
+
+def test_masks_are_shared_and_moved_with_their_sentences() -> None:
+    batch = pair_batch([[5, 6], [PAD], [7, 8, 9]], [[8], [9], [10]])
+    assert batch.is_padding_BS.tolist() == [[False, False, False, True], [False, False, True, True], [False] * 4]
+    assert batch.share(1, 2).is_padding_BS.tolist() == [[False, False, True, True]]
+    assert batch.share(4, 5).is_padding_BS.tolist() == [[False, False, False, True]]
+    assert batch.to(torch.device("meta")).is_padding_BS.device.type == "meta"
+    assert count_tokens(batch.source_BS, batch.is_padding_BS) == 3 + 2 + 4
 
 
 def test_an_epoch_holds_every_pair_once_within_the_budget(corpus) -> None:

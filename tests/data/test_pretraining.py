@@ -136,6 +136,8 @@ def test_an_example_is_the_same_in_any_batch(uneven) -> None:
             of_whole = getattr(whole, name)[row]
             assert torch.equal(of_whole[:length], getattr(batch, name)[0])
             assert (of_whole[length:] == filler).all()
+        assert batch.is_padding_BT is None
+        assert torch.equal(whole.is_padding_BT[row], torch.arange(whole.tokens_BT.size(1)) >= length)
         assert whole.follows_B[row] == batch.follows_B[0]
 
 
@@ -144,7 +146,9 @@ def test_an_epoch_is_the_same_again_and_no_other_is_like_it(uneven) -> None:
 
     def contents(seed: int, number: int) -> list[tuple]:
         epoch = PretrainingExamples(sentences, tokenizer, longest=40, seed=seed).epoch(number)
-        return [tuple(tuple(tensor.flatten().tolist()) for tensor in vars(batch).values()) for batch in fetched(epoch)]
+        return [
+            tuple(tuple(tensor.flatten().tolist()) for tensor in batch.tensors().values()) for batch in fetched(epoch)
+        ]
 
     first = contents(1, 0)
     assert contents(1, 0) == first
@@ -169,7 +173,7 @@ def test_training_goes_on_where_it_stopped(uneven) -> None:
     stopped.position = never_stopped.position
     assert stopped.position.epoch == 1
     expected, found = next(never_stopped), next(stopped)
-    assert all(torch.equal(tensor, getattr(found, name)) for name, tensor in vars(expected).items())
+    assert all(torch.equal(tensor, getattr(found, name)) for name, tensor in expected.tensors().items())
 
 
 def test_one_document_has_nothing_that_does_not_follow(tmp_path) -> None:

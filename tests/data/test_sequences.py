@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sequences import encode, fit, marked, tensors
+from regard.data.sequences import encode, fit, marked, text_batch
 from texts import TOKENIZER
 
 BEGIN, END = TOKENIZER.begin, TOKENIZER.end
@@ -17,8 +17,12 @@ def test_texts_get_their_marks_and_segments() -> None:
     bread, food = TOKENIZER.encode(["bread", "food"])
     assert two.tokens == [BEGIN, *bread, END, *food, END]
     assert two.segments == [0] * (len(bread) + 2) + [1] * (len(food) + 1)
-    tokens_BT, segments_BT = tensors(TOKENIZER, [one, two])
-    assert tokens_BT.shape == segments_BT.shape == (2, max(len(one.tokens), len(two.tokens)))
+    batch = text_batch(TOKENIZER, [one, two])
+    assert batch.tokens_BT.shape == batch.segments_BT.shape == (2, max(len(one.tokens), len(two.tokens)))
+    assert len(one.tokens) != len(two.tokens)
+    assert (~batch.is_padding_BT).sum(1).tolist() == [len(one.tokens), len(two.tokens)]
+    assert len(batch.inputs) == 3
+    assert len(text_batch(TOKENIZER, [one]).inputs) == 2
     assert not one.is_cut
 
 
@@ -33,6 +37,14 @@ def test_the_longer_text_is_cut_token_by_token(one, other, longest) -> None:
     assert got.tokens == [BEGIN, *first, END, *([] if second is None else [*rest, END])]
     assert got.first == len(first) + 2
     assert got.is_cut == (one + (other or 0) > longest - marks)
+
+
+def test_without_a_limit_nothing_is_cut() -> None:
+    first, second = list(range(100, 5000)), list(range(200, 9000))
+    assert marked(TOKENIZER, first, None, None).tokens == [BEGIN, *first, END]
+    got = marked(TOKENIZER, first, second, None)
+    assert got.tokens == [BEGIN, *first, END, *second, END]
+    assert not got.is_cut
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 50))

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from regard.codecs.words import Words
 from regard.data.conllu import Sentence
@@ -18,6 +19,8 @@ def test_a_tag_stands_at_the_first_piece_of_its_word() -> None:
     assert [tag for _, tag in asked] == [1, 0, 1]
     assert not any(piece.startswith(("##", "[")) for piece, _ in asked)
     assert batch.tag_BT[0].tolist().count(IGNORED) == batch.tag_BT.size(1) - 1
+    assert torch.equal(batch.is_padding_BT, batch.tokens_BT == TOKENIZER.pad)
+    assert [x.shape for x in batch.inputs] == [batch.tokens_BT.shape] * 3
 
 
 def test_words_that_do_not_fit_are_cut_off() -> None:
@@ -35,6 +38,9 @@ def test_words_come_with_their_features() -> None:
     assert batch.features_BTE.shape == (2, 2, 3)
     assert batch.features_BTE[1, 1].tolist() == [0, 0, 0]
     assert batch.tag_BT.tolist() == [[1, 0], [0, IGNORED]]
+    assert batch.is_padding_BT.tolist() == [[False, False], [False, True]]
+    assert len(batch.inputs) == 2
+    assert len(tagged.fetch(np.array([1])).inputs) == 1
     assert tagged.cut == 1
     assert batch.features_BTE[0].tolist() == words.encode([SENTENCES[0].words])[0][:2].tolist()
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import padded_tokens, randomise, seeds
+from helpers import padded, padded_tokens, randomise, seeds
 from regard.decoding.beam import Beam
 from regard.models.transformer import Transformer, TransformerConfig
 
@@ -21,8 +21,8 @@ def make(seed: int, vocab_size: int = VOCABULARY) -> Transformer:
     return randomise(config.build()).eval()
 
 
-def search(model: Transformer, source: torch.Tensor, longest: list[int], prefixes: Any = (), **how: Any) -> list[Any]:
-    return Beam(BEGIN, END, **how).search(model, source, longest, prefixes)
+def search(model: Transformer, inputs: Any, longest: list[int], prefixes: Any = (), **how: Any) -> list[Any]:
+    return Beam(BEGIN, END, **how).search(model, inputs, longest, prefixes)
 
 
 @torch.no_grad()
@@ -76,8 +76,8 @@ def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
     model, lengths, longest = make(seed, vocab_size=9), [3, 1, 2], [5, 2, 8]
     with torch.no_grad():
         model.target_embedding.weight[END] *= 2  # ends, early and late
-    source = padded_tokens(lengths, 9)
-    found = how.search(model, source, longest)
+    source, is_padding = padded(lengths, 9)
+    found = how.search(model, (source, is_padding), longest)
     for row, length in enumerate(lengths):
         expected = plainly(model, source[row : row + 1, :length], longest[row], how)
         assert [hypothesis.tokens for hypothesis in found[row]] == expected
@@ -87,9 +87,9 @@ def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
 @given(seeds, st.sampled_from([0.0, 0.6, 1.0]))
 def test_a_beam_wide_enough_to_keep_all_is_exhaustive_search(seed, penalty) -> None:
     model, lengths, longest = make(seed), [3, 1], 3
-    source = padded_tokens(lengths, VOCABULARY)
+    source, is_padding = padded(lengths, VOCABULARY)
     words = [token for token in range(VOCABULARY) if token != END]
-    found = search(model, source, [longest] * 2, width=2 * VOCABULARY**longest, n_best=5, penalty=penalty)
+    found = search(model, (source, is_padding), [longest] * 2, width=2 * VOCABULARY**longest, n_best=5, penalty=penalty)
     for row, length in enumerate(lengths):
         alone = source[row : row + 1, :length]
         every = [text for size in range(longest + 1) for text in product(words, repeat=size)]
@@ -103,8 +103,8 @@ def test_a_beam_wide_enough_to_keep_all_is_exhaustive_search(seed, penalty) -> N
 @given(seeds)
 def test_a_beam_of_one_is_greedy(seed) -> None:
     model, lengths = make(seed, 12), [4, 2, 1]
-    source = padded_tokens(lengths, 12)
-    found = search(model, source, [6, 5, 4], width=1)
+    source, is_padding = padded(lengths, 12)
+    found = search(model, (source, is_padding), [6, 5, 4], width=1)
     for row, (length, longest) in enumerate(zip(lengths, (6, 5, 4), strict=True)):
         assert found[row][0].tokens == greedy(model, source[row : row + 1, :length], longest)
 
@@ -112,18 +112,18 @@ def test_a_beam_of_one_is_greedy(seed) -> None:
 @given(seeds, st.permutations(range(4)))
 def test_a_batch_is_the_same_as_one_by_one_in_any_order(seed, order) -> None:
     model, lengths = make(seed, 12), [4, 2, 1, 3]
-    source = padded_tokens(lengths, 12)
+    source, is_padding = padded(lengths, 12)
     limits = [2 * length + 1 for length in lengths]
-    together = search(model, source[order], [limits[i] for i in order], width=3, n_best=3)
+    together = search(model, (source[order], is_padding[order]), [limits[i] for i in order], width=3, n_best=3)
     for place, i in enumerate(order):
-        (alone,) = search(model, source[i : i + 1, : lengths[i]], [limits[i]], width=3, n_best=3)
+        (alone,) = search(model, (source[i : i + 1, : lengths[i]],), [limits[i]], width=3, n_best=3)
         assert [h.tokens for h in together[place]] == [h.tokens for h in alone]
 
 
 @given(seeds)
 def test_asking_for_more_does_not_change_the_best(seed) -> None:
-    model, source = make(seed, 12), padded_tokens([4, 2], 12)
-    best, more = (search(model, source, [6, 6], width=4, n_best=n) for n in (1, 4))
+    model, inputs = make(seed, 12), padded([4, 2], 12)
+    best, more = (search(model, inputs, [6, 6], width=4, n_best=n) for n in (1, 4))
     for one, several in zip(best, more, strict=True):
         assert one == several[:1]
         assert len(several) == 4
@@ -134,7 +134,7 @@ def test_asking_for_more_does_not_change_the_best(seed) -> None:
 @given(seeds)
 def test_scores_are_those_of_the_model(seed) -> None:
     model, source = make(seed, 12), padded_tokens([3], 12)
-    for hypothesis in search(model, source, [5], width=3, n_best=3, penalty=0.7)[0]:
+    for hypothesis in search(model, (source,), [5], width=3, n_best=3, penalty=0.7)[0]:
         total = log_probability(model, source, hypothesis.tokens)
         assert sum(hypothesis.token_scores) == pytest.approx(total, abs=1e-9)
         assert len(hypothesis.token_scores) == len(hypothesis.tokens) + 1
@@ -146,25 +146,25 @@ def test_scores_are_those_of_the_model(seed) -> None:
 def test_a_prefix_is_what_a_text_begins_with(seed) -> None:
     model, source = make(seed, 12), padded_tokens([3, 3, 3], 12)
     prefixes = [[7, 3, 9], [], [END]]
-    found = search(model, source, [6, 6, 6], prefixes, width=3, n_best=1)
+    found = search(model, (source,), [6, 6, 6], prefixes, width=3, n_best=1)
     assert found[0][0].tokens[:3] == (7, 3, 9)
-    assert found[1][0].tokens == search(model, source[1:2], [6], width=3)[0][0].tokens
+    assert found[1][0].tokens == search(model, (source[1:2],), [6], width=3)[0][0].tokens
     assert found[2][0].tokens == ()
 
 
 def test_the_longest_length_is_kept_and_may_be_nothing() -> None:
     model, source = make(0, 12), padded_tokens([3, 3], 12)
-    found = search(model, source, [0, 2], width=3, n_best=2)
+    found = search(model, (source,), [0, 2], width=3, n_best=2)
     assert [h.tokens for h in found[0]] == [()]
     assert all(len(h.tokens) <= 2 for h in found[1])
-    assert search(model, source[:0], []) == []
+    assert search(model, (source[:0],), []) == []
 
 
 def test_numbers_that_are_none_are_told() -> None:
     model, source = make(0, 12), padded_tokens([3, 3], 12)
     model.target_embedding.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="are there weights that are not finite numbers"):
-        search(model, source, [5, 5])
+        search(model, (source,), [5, 5])
 
 
 def test_impossible_beams_are_named() -> None:

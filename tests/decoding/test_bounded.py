@@ -25,7 +25,7 @@ def make(seed: int) -> Gpt2:
 def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_nothing(end, seed) -> None:
     model = make(seed)
     bounded = Bounded(model, 3, 3, end)
-    (found,) = Beam(PROMPT[-1], end, 60, 4).search(bounded, torch.tensor([PROMPT[:-1]]), [3])
+    (found,) = Beam(PROMPT[-1], end, 60, 4).search(bounded, (torch.tensor([PROMPT[:-1]]),), [3])
     words = [token for token in range(3) if token != end]
     ranked = []
     for size in range(4) if end == 2 else (3,):
@@ -40,8 +40,34 @@ def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_n
 
 def test_the_model_is_not_asked_for_more_than_is_written() -> None:
     model = make(0)
-    (found,) = Sampling(PROMPT[-1], 3, tries=3).search(Bounded(model, 7, 3, 3), torch.tensor([PROMPT[:-1]]), [7])
+    (found,) = Sampling(PROMPT[-1], 3, tries=3).search(Bounded(model, 7, 3, 3), (torch.tensor([PROMPT[:-1]]),), [7])
     for hypothesis in found:  # one step more would exceed the context
         assert len(hypothesis.tokens) == 7
         assert hypothesis.cut
         assert hypothesis.token_scores[-1] == 0
+
+
+class Adding:
+    """Starts from two inputs; says their sum, again and again."""
+
+    def start(self, one_B: torch.Tensor, other_B: torch.Tensor) -> "Sum":
+        return Sum(one_B + other_B)
+
+    def step(self, _tokens_B: torch.Tensor, state: "Sum") -> tuple[torch.Tensor, "Sum"]:
+        return torch.nn.functional.one_hot(state.sum_B, 20) * 99.0, state
+
+
+class Sum:
+    def __init__(self, sum_B: torch.Tensor) -> None:
+        self.sum_B = sum_B
+
+    def reorder(self, index_B: torch.Tensor) -> "Sum":
+        return Sum(self.sum_B[index_B])
+
+
+@pytest.mark.parametrize("how", [Beam(0, 1, 2), Sampling(0, 1, temperature=0.0)])
+def test_all_inputs_of_a_model_are_passed_on(how) -> None:
+    inputs = torch.tensor([3, 4]), torch.tensor([10, 5])
+    for model in (Adding(), Bounded(Adding(), 3, 20, 1)):
+        found = how.search(model, inputs, [3, 3])
+        assert [best[0].tokens for best in found] == [(13,) * 3, (9,) * 3]

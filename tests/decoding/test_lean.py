@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, padded_tokens, randomise, seeds
+from helpers import assert_same, padded, padded_tokens, randomise, seeds
 from regard.blocks.capture import capture, intervene
 from regard.decoding import lean as module
 from regard.decoding.beam import Beam, few_best
@@ -67,9 +67,9 @@ def moves(draw: Any, rows: int) -> list[list[int]]:
 def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
     model = make(name, seed)
     leaner = lean(model)
-    inputs = torch.randint(1, 11, (3, seed % 4)) if name == "gpt2" else padded_tokens([4, 1, 3])
+    inputs = (torch.randint(1, 11, (3, seed % 4)),) if name == "gpt2" else padded([4, 1, 3])
     with torch.no_grad():
-        expected, got = model.start(inputs), leaner.start(inputs)
+        expected, got = model.start(*inputs), leaner.start(*inputs)
         assert isinstance(got, LeanState)
         for index in moves:
             states = [state.reorder(torch.tensor(index)) for state in (expected, got)]
@@ -80,10 +80,10 @@ def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
 def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
     model = make(name, 1)
     leaner = lean(model)
-    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     rows = torch.tensor([0, 0, 0, 1, 1, 1])
     with torch.no_grad():
-        states = [each.start(inputs).reorder(rows) for each in (model, leaner)]
+        states = [each.start(*inputs).reorder(rows) for each in (model, leaner)]
         blocks = set()
         for _ in range(3 * module.ROOM):
             states = assert_alike(model, leaner, states, len(rows))
@@ -94,10 +94,10 @@ def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
 @models
 def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> None:
     model = make(name, 1)
-    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     leaner = lean(model)
     with torch.no_grad():
-        state = leaner.start(inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
         _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
         block = state.block
         _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([1, 0, 3, 3])))
@@ -108,10 +108,10 @@ def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> No
 @models
 def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
     model, tokens = make(name, 1), 2 * module.ROOM
-    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     leaner, blocks = lean(model, tokens), set()
     with torch.no_grad():
-        state = leaner.start(inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
         for _ in range(tokens):
             _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
             blocks.add(state.block.data_ptr())
@@ -122,9 +122,9 @@ def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
 @models
 def test_in_another_precision_the_model_itself_does_the_work(name) -> None:
     model = make(name, 1).float()
-    inputs = torch.randint(1, 11, (2, 3)) if name == "gpt2" else padded_tokens([2, 4])
+    inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        state = lean(model).start(inputs)
+        state = lean(model).start(*inputs)
         assert not isinstance(state, LeanState)
         assert lean(model).step(torch.tensor([1, 2]), state)[0].isfinite().all()
 
@@ -142,9 +142,9 @@ def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
 @given(seeds, st.integers(1, 4))
 def test_a_search_finds_the_same(name, seed, width) -> None:
     model = make(name, seed)
-    source, longest = padded_tokens([4, 1, 3, 2]), [6, 4, 9, 7]
+    inputs, longest = padded([4, 1, 3, 2]), [6, 4, 9, 7]
     how = Beam(1, 2, width, n_best=width)
-    got, expected = how.search(lean(model), source, longest), how.search(model, source, longest)
+    got, expected = how.search(lean(model), inputs, longest), how.search(model, inputs, longest)
     for mine, theirs in zip(got, expected, strict=True):
         assert [each.tokens for each in mine] == [each.tokens for each in theirs]
         for one, other in zip(mine, theirs, strict=True):
@@ -163,17 +163,18 @@ def test_who_is_looked_into_works_as_it_is_written() -> None:
 @pytest.mark.parametrize("change", ["drop_mask", "drop_scaling"])
 def test_who_is_changed_works_as_changed(change) -> None:
     model, how = make("after", 1), Beam(1, 2, width=2)
-    source, longest = padded_tokens([4, 2]), [6, 6]
+    inputs, longest = padded([4, 2]), [6, 6]
     with intervene(model, **{change: "*"}):
-        assert how.search(lean(model), source, longest) == how.search(model, source, longest)
+        assert how.search(lean(model), inputs, longest) == how.search(model, inputs, longest)
 
 
 def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
     model = make("after", 1)
-    source, tokens_B = torch.zeros(1, 3, dtype=torch.long), torch.tensor([1])
+    inputs = torch.ones(1, 3, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool)
+    tokens_B = torch.tensor([1])
     with torch.no_grad():
-        expected_BV, _ = model.step(tokens_B, model.start(source))
-        got_BV, _ = lean(model).step(tokens_B, lean(model).start(source))
+        expected_BV, _ = model.step(tokens_B, model.start(*inputs))
+        got_BV, _ = lean(model).step(tokens_B, lean(model).start(*inputs))
     assert_same(got_BV, expected_BV)
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import padded_tokens, randomise, seeds
+from helpers import padded, padded_tokens, randomise, seeds
 from regard.decoding.beam import Beam
 from regard.decoding.sampling import Sampling
 from regard.models.transformer import Transformer, TransformerConfig
@@ -101,9 +101,9 @@ def test_the_largest_number_that_can_be_drawn_is_a_token_that_is_kept() -> None:
 @settings(max_examples=10)
 @given(seeds)
 def test_without_temperature_it_is_greedy_search(seed) -> None:
-    model, source = make(seed), padded_tokens([4, 1, 3], VOCABULARY)
-    greedy = Beam(BEGIN, END, width=1, penalty=1.0).search(model, source, [5, 5, 2])
-    drawn = Sampling(BEGIN, END, temperature=0.0).search(model, source, [5, 5, 2])
+    model, inputs = make(seed), padded([4, 1, 3], VOCABULARY)
+    greedy = Beam(BEGIN, END, width=1, penalty=1.0).search(model, inputs, [5, 5, 2])
+    drawn = Sampling(BEGIN, END, temperature=0.0).search(model, inputs, [5, 5, 2])
     for one, other in zip(greedy, drawn, strict=True):
         assert one[0].tokens == other[0].tokens
         assert one[0].cut == other[0].cut
@@ -114,12 +114,14 @@ def test_without_temperature_it_is_greedy_search(seed) -> None:
 @settings(max_examples=10)
 @given(seeds, st.integers(0, 5))
 def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
-    model, source = make(seed), padded_tokens([4, 2], VOCABULARY)
-    together = Sampling(BEGIN, END, tries=6, seed=seed).search(model, source, [8, 8])
+    model, inputs = make(seed), padded([4, 2], VOCABULARY)
+    together = Sampling(BEGIN, END, tries=6, seed=seed).search(model, inputs, [8, 8])
     for row, length in enumerate([4, 2]):
-        (alone,) = Sampling(BEGIN, END, tries=attempt + 1, seed=seed).search(model, source[row : row + 1, :length], [8])
+        (alone,) = Sampling(BEGIN, END, tries=attempt + 1, seed=seed).search(
+            model, (inputs[0][row : row + 1, :length],), [8]
+        )
         assert together[row][attempt].tokens == alone[-1].tokens
-        (other,) = Sampling(BEGIN, END, seed=seed + attempt).search(model, source[row : row + 1, :length], [8])
+        (other,) = Sampling(BEGIN, END, seed=seed + attempt).search(model, (inputs[0][row : row + 1, :length],), [8])
         assert together[row][attempt].tokens == other[0].tokens
     assert len({hypothesis.tokens for hypothesis in together[0]}) > 1
 
@@ -129,7 +131,7 @@ def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
 @torch.no_grad()
 def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> None:
     model, source = make(seed), padded_tokens([4], VOCABULARY)
-    ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition=3.0).search(model, source, [6], before=[[5]])
+    ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition=3.0).search(model, (source,), [6], before=[[5]])
     logits = model(source, torch.tensor([[BEGIN, *found.tokens]]))[0]
     said = found.tokens if found.cut else (*found.tokens, END)
     for i, token in enumerate(said):
@@ -144,10 +146,10 @@ def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> Non
 @settings(max_examples=10)
 @given(seeds)
 def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
-    model, source = make(seed), padded_tokens([4, 2], VOCABULARY)
+    model, inputs = make(seed), padded([4, 2], VOCABULARY)
     how = Sampling(BEGIN, END, tries=4, seed=seed)
-    free = how.search(model, source, [8, 8])
-    halted = how.search(model, source, [8, 8], stopped=lambda tokens: tokens[-1] == 5)
+    free = how.search(model, inputs, [8, 8])
+    halted = how.search(model, inputs, [8, 8], stopped=lambda tokens: tokens[-1] == 5)
     for one, other in zip(free, halted, strict=True):
         for whole, part in zip(one, other, strict=True):
             length = whole.tokens.index(5) + 1 if 5 in whole.tokens else None
@@ -176,18 +178,18 @@ def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None
 
     nothing = torch.zeros(3, 0, dtype=torch.long)
     how = Sampling(BEGIN, 9, temperature=0.0)
-    drawn = [(x.sentence, x.token) for x in how.draw(Counting(), nothing, [9, 2, 9], stopped=lambda x: len(x) == 4)]
+    drawn = [(x.sentence, x.token) for x in how.draw(Counting(), (nothing,), [9, 2, 9], stopped=lambda x: len(x) == 4)]
     assert drawn == [
         (0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (0, 4), (1, 9), (2, 4), (0, 5), (2, 5),
     ]  # fmt: skip
     assert copied == [[0, 2]]
-    list(Sampling(BEGIN, 9, tries=2, temperature=0.0).draw(Counting(), nothing[:1], [3]))
+    list(Sampling(BEGIN, 9, tries=2, temperature=0.0).draw(Counting(), (nothing[:1],), [3]))
     assert copied[1:] == [[0, 0]]
 
 
 def test_a_prefix_is_kept_and_its_probability_counted() -> None:
-    model, source = make(1), padded_tokens([4, 2], VOCABULARY)
-    first, second = Sampling(BEGIN, END, tries=2).search(model, source, [6, 6], [[5, 6, 7], []])
+    model, inputs = make(1), padded([4, 2], VOCABULARY)
+    first, second = Sampling(BEGIN, END, tries=2).search(model, inputs, [6, 6], [[5, 6, 7], []])
     assert all(hypothesis.tokens[:3] == (5, 6, 7) for hypothesis in first)
     assert first[0].token_scores[:3] == pytest.approx(first[1].token_scores[:3])
     assert len(first[0].token_scores) == len(first[0].tokens) + 1
@@ -195,7 +197,7 @@ def test_a_prefix_is_kept_and_its_probability_counted() -> None:
 
 
 def test_nothing_to_write_is_nothing_written() -> None:
-    assert Sampling(BEGIN, END).search(make(1), torch.zeros(0, 3, dtype=torch.long), []) == []
+    assert Sampling(BEGIN, END).search(make(1), (torch.zeros(0, 3, dtype=torch.long),), []) == []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from completers import boundless
 from helpers import randomise
 from regard.codecs.gpt2 import BytePairs, Characters
 from regard.data.pretraining import IGNORED
@@ -49,6 +50,16 @@ def test_a_text_that_fits_the_context_has_the_plain_loss(tokenizer, spare) -> No
     found = score(own, tokenizer, TEXT)
     assert found.loss == pytest.approx(loss, rel=1e-12)
     assert found.perplexity == pytest.approx(exp(loss), rel=1e-12)
+
+
+def test_a_model_without_a_limit_reads_all_of_a_text_at_once() -> None:
+    of = boundless("characters")
+    text = "O Romeo, Romeo! " * 20
+    (tokens,) = of.tokenizer.encode([text])
+    logits_TV = of.model(torch.tensor([[of.tokenizer.begin, *tokens[:-1]]]))[0]
+    found = score(of.model, of.tokenizer, text)
+    assert found.tokens == len(tokens)
+    assert found.loss == pytest.approx(F.cross_entropy(logits_TV, torch.tensor(tokens)).item(), rel=1e-6)
 
 
 @given(st.integers(1, 12), st.integers(1, 70), st.integers(1, 50))

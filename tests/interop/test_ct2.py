@@ -13,8 +13,8 @@ from completers import TOKENIZERS, gpt2
 from helpers import assert_same, lively
 from regard import library
 from regard.codecs.subword import Tokenizer
-from regard.models.bert import ClassificationHead, NoHead
 from regard.models.gpt2 import Gpt2Config
+from regard.models.heads import ClassificationHead, NoHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
 from texts import TEXTS, TOKENIZER, bert

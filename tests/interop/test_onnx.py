@@ -11,8 +11,8 @@ from helpers import assert_same, lively
 from regard import library
 from regard.codecs.subword import Tokenizer
 from regard.codecs.wordpiece import WordPiece
-from regard.data.sequences import tensors
-from regard.models.bert import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.data.sequences import text_batch
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
 from texts import TEXTS, TOKENIZER, bert
 
@@ -41,9 +41,10 @@ def test_it_says_what_torch_says_to_texts_of_any_number_and_length(tmp_path: Pat
     session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
     mine, tokenizer = regard.load(name), WordPiece.load(tmp_path / "out" / "tokenizer.json")
     for texts in (TEXTS, TEXTS[:1], ["", TEXTS[2]]):
-        tokens, segments = tensors(tokenizer, mine.encode(texts, [None, *texts[1:]]))
-        (found,) = session.run(None, {"tokens": tokens.numpy(), "segments": segments.numpy()})
-        expected = mine.model(tokens, segments).detach()
+        batch = text_batch(tokenizer, mine.encode(texts, [None, *texts[1:]]))
+        tokens = batch.tokens_BT
+        (found,) = session.run(None, {"tokens": tokens.numpy(), "segments": batch.segments_BT.numpy()})
+        expected = mine.model(*batch.inputs).detach()
         of_texts = head in ("classes", "a number")
         # what is said of padding counts for nothing
         kept = torch.ones(len(texts), dtype=torch.bool) if of_texts else tokens != tokenizer.pad
@@ -58,11 +59,11 @@ def test_what_differs_is_refused_and_nothing_is_written(tmp_path: Path, monkeypa
 
     def traced_without_padding(model, example, path, **about) -> None:
         example = example[0].fill_(5), example[1]
-        model.model.config = type(model.model.config)(vocab_size=TOKENIZER.vocab_size, pad_id=7)
+        model.pad = 7
         original(model, example, path, **about)
-        model.model.config = config
+        model.pad = TOKENIZER.pad
 
-    original, config = torch.onnx.export, regard.load(name).model.config
+    original = torch.onnx.export
     monkeypatch.setattr(torch.onnx, "export", traced_without_padding)
     with pytest.raises(ValueError, match=f"more than {onnx.NEAR}; the export is refused"):
         library.convert(name, f"onnx:{tmp_path / 'out'}")

@@ -9,7 +9,7 @@ from regard import library
 from regard.cli.main import app
 from regard.data.conllu import Sentence
 from regard.lab import layers
-from regard.models.bert import NoHead
+from regard.models.heads import NoHead
 from regard.tasks.encoding import Encoder
 from texts import TEXTS, TOKENIZER, bert
 

@@ -3,13 +3,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, padded_tokens, randomise, seeds
+from helpers import assert_same, padded, randomise, seeds
 from regard.blocks.capture import capture
 from regard.config import ConfigError
-from regard.models.bert import (
+from regard.models.bert import Bert, BertConfig
+from regard.models.heads import (
     AnyHead,
-    Bert,
-    BertConfig,
     ClassificationHead,
     NoHead,
     PretrainingHead,
@@ -53,16 +52,50 @@ def test_heads_say_what_they_are_for(name) -> None:
     assert (model.pooler is not None) == head.pooled
 
 
+@pytest.mark.parametrize("name", HEADS)
+def test_a_model_is_for_what_its_head_is_for(name) -> None:
+    config = small(HEADS[name][0]).config
+    tasks = {"words and next": "pretraining", "words": "pretraining", "regression": "classification"}
+    expected = tasks.get(name, name if name in ("classification", "tagging") else "embedding")
+    assert config.task == config.head.task == expected
+    assert config.labels == {"classification": ("a", "b", "c"), "tagging": ("a", "b")}.get(name, ())
+
+
+def test_tensors_of_heads_keep_their_names() -> None:
+    names = {
+        name: {key for key in small(head).state_dict() if key.startswith(("head.", "pooler."))}
+        for name, (head, _) in HEADS.items()
+    }
+    words = {"head.bias", *(f"head.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias"))}
+    pooler, linear = {"pooler.weight", "pooler.bias"}, {"head.1.weight", "head.1.bias"}
+    assert names == {
+        "none": pooler, "none, not pooled": set(),
+        "words and next": words | pooler | {"head.next.weight", "head.next.bias"}, "words": words,
+        "classification": linear | pooler, "regression": linear | pooler, "tagging": linear, "span": linear,
+    }  # fmt: skip
+
+
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), seeds)
 def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
     torch.manual_seed(seed)
     model = randomise(small()).eval()
-    tokens_BT = padded_tokens(lengths)
+    tokens_BT, is_padding_BT = padded(lengths)
     segments_BT = (torch.arange(tokens_BT.size(1)) > 2).long().expand_as(tokens_BT)
-    together = model(tokens_BT, segments_BT)
+    together = model(tokens_BT, segments_BT, is_padding_BT)
     for i, length in enumerate(lengths):
         alone = model(tokens_BT[i : i + 1, :length], segments_BT[i : i + 1, :length])
         assert_same(together[i, :length], alone[0])
+
+
+def test_a_mask_that_hides_nothing_is_no_mask() -> None:
+    torch.manual_seed(1)
+    model, masks = randomise(small()).eval(), []
+    model.layers[0].attention.attend.register_forward_pre_hook(lambda _module, args: masks.append(args[3]))
+    tokens_BT, is_padding_BT = padded([5, 5])
+    segments_BT = torch.zeros_like(tokens_BT)
+    assert_same(model(tokens_BT, segments_BT), model(tokens_BT, segments_BT, is_padding_BT))
+    assert masks[0] is None
+    assert masks[1] is not None
 
 
 def test_every_token_sees_every_other() -> None:
@@ -113,8 +146,8 @@ def test_fresh_weights_are_small_and_biases_nothing() -> None:
 def test_what_cannot_be_is_named() -> None:
     with pytest.raises(ConfigError, match="width = 9: not divisible by heads = 2"):
         small(width=9)
-    with pytest.raises(ConfigError, match="pad_id = 11: is no token of vocab_size = 11"):
-        small(pad_id=11)
+    with pytest.raises(ConfigError, match="vocab_size = 0: must be at least 1"):
+        small(vocab_size=0)
     with pytest.raises(ConfigError, match="labels"):
         ClassificationHead(labels=("only",))
     with pytest.raises(ValueError, match="17 tokens exceed the context of 16"):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import assert_same, padded_tokens, randomise
+from helpers import assert_same, padded, padded_tokens, randomise
 from regard.blocks.capture import attention_cores, capture
 from regard.config import Config, ConfigError
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
@@ -38,13 +38,13 @@ def make(name: str) -> Any:
 @MODELS
 def test_token_by_token_is_the_same_as_teacher_forcing_and_follows_reorder(name) -> None:
     model, index = make(name), torch.tensor([2, 0, 0])
-    source, target = padded_tokens(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 6))
+    (source, is_padding), target = padded(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 6))
     with torch.no_grad():
-        whole, state = model(source, target), model.start(source)
+        whole, state = model(source, target, is_padding), model.start(source, is_padding)
         for t in range(6):
             if t == 3:
                 state, target, source = state.reorder(index), target[index], source[index]
-                whole = model(source, target)
+                whole = model(source, target, is_padding[index])
             logits, state = model.step(target[:, t], state)
             assert_same(logits, whole[:, t])
 
@@ -52,23 +52,33 @@ def test_token_by_token_is_the_same_as_teacher_forcing_and_follows_reorder(name)
 @MODELS
 def test_padding_and_neighbours_change_nothing(name) -> None:
     model = make(name)
-    source, target = padded_tokens(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 4))
-    together = model(source, target)
+    (source, is_padding), target = padded(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 4))
+    together = model(source, target, is_padding)
     for row, length in enumerate(LENGTHS):
         assert_same(together[row], model(source[row : row + 1, :length], target[row : row + 1])[0])
 
 
 @MODELS
+def test_a_mask_that_hides_nothing_is_no_mask(name) -> None:
+    model = make(name)
+    (source, is_padding), target = padded([5, 5], vocab_size=9), torch.randint(1, 11, (2, 4))
+    with torch.no_grad():
+        assert_same(model(source, target), model(source, target, is_padding))
+        steps = [model.step(target[:, 0], model.start(*inputs))[0] for inputs in ((source,), (source, is_padding))]
+    assert_same(*steps)
+
+
+@MODELS
 def test_future_tokens_change_no_past_logits(name) -> None:
-    model, source, target = make(name), padded_tokens([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
-    assert_same(model(source, target[:, :4]), model(source, target)[:, :4])
+    model, (source, is_padding), target = make(name), padded([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
+    assert_same(model(source, target[:, :4], is_padding), model(source, target, is_padding)[:, :4])
 
 
 @MODELS
 def test_the_source_matters_and_every_parameter_gets_a_gradient(name) -> None:
-    model, source = make(name).train(), padded_tokens([5, 4], vocab_size=9)
+    model, (source, is_padding) = make(name).train(), padded([5, 4], vocab_size=9)
     target = torch.randint(1, 11, (2, 6))
-    model(source, target).pow(2).sum().backward()
+    model(source, target, is_padding).pow(2).sum().backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert (parameter.grad != 0).any() or parameter_name.endswith("key.bias"), parameter_name
@@ -88,13 +98,13 @@ def test_logits_are_the_output_layer_of_hidden(name) -> None:
 
 @MODELS
 def test_attention_can_be_looked_at(name) -> None:
-    model, source, target = make(name), padded_tokens([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
+    model, (source, is_padding), target = make(name), padded([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
     paths = list(attention_cores(model))
     if name == "rnn none":
         assert paths == []
         return
     with capture(model) as maps:
-        model(source, target)
+        model(source, target, is_padding)
     for path in paths:
         assert maps[path].shape == (2, 1, 6, 5)
         assert_same(maps[path].sum(-1), torch.ones(2, 1, 6, dtype=torch.float64))

@@ -12,7 +12,7 @@ from regard.blocks.recurrent import KERNELS
 from regard.config import ConfigError, parse
 from regard.explain.walk import parts
 from regard.models.interface import Observable
-from regard.models.tagger import PAD, UNKNOWN, Tagger, TaggerConfig
+from regard.models.tagger import UNKNOWN, Tagger, TaggerConfig
 
 LABELS = ("NOUN", "VERB", "ADJ", "ADP")
 SIZES = (11, 7, 4)
@@ -30,6 +30,10 @@ def random_features(lengths: list[int]) -> Tensor:
     return torch.stack([padded_tokens(lengths, size) for size in SIZES], dim=2)
 
 
+def mask(lengths: list[int], length: int) -> Tensor:
+    return torch.arange(length) >= torch.tensor(lengths)[:, None]
+
+
 @KINDS
 @settings(max_examples=12)
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=4), more=st.integers(0, 3), seed=seeds)
@@ -39,9 +43,10 @@ def test_padding_neighbours_and_the_order_of_a_batch_change_nothing(
     torch.manual_seed(seed)
     model = make(cell=cell, bidirectional=bidirectional, layers=layers)
     features, order = random_features(lengths), torch.randperm(len(lengths))
-    together = model(F.pad(features, (0, 0, 0, more)))
+    is_padding = mask(lengths, max(lengths) + more)
+    together = model(F.pad(features, (0, 0, 0, more), value=2), is_padding)
     assert together.shape == (len(lengths), max(lengths) + more, len(LABELS))
-    assert_same(model(features[order]), together[order, : max(lengths)])
+    assert_same(model(features[order], is_padding[order, : max(lengths)]), together[order, : max(lengths)])
     for row, length in enumerate(lengths):
         assert_same(model(features[row : row + 1, :length])[0], together[row, :length])
 
@@ -112,12 +117,12 @@ def test_words_are_hidden_at_the_rate_asked_for_and_only_in_training() -> None:
     model, seen = make(word_dropout=0.25, dropout=0.0).train(), []
     model.embeddings[0].register_forward_hook(lambda _module, args, _output: seen.append(args[0]))
     model.embeddings[1].register_forward_hook(lambda _module, args, _output: seen.append(args[0]))
-    features = F.pad(torch.full((40, 50, 3), 3), (0, 0, 0, 50))
+    features = torch.full((40, 50, 3), 3)
     model(features)
     words, endings = seen
-    assert (words[:, 50:] == PAD).all()
+    assert ((words == UNKNOWN) | (words == 3)).all()
     # 2,000 words: ±5 standard deviations
-    assert (words[:, :50] == UNKNOWN).double().mean() == pytest.approx(0.25, abs=0.05)
+    assert (words == UNKNOWN).double().mean() == pytest.approx(0.25, abs=0.05)
     assert torch.equal(endings, features[:, :, 1])
     model.eval()(features)
     assert torch.equal(seen[2], features[:, :, 0])
@@ -169,6 +174,6 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(ValueError, match=r"features should have shape \(batch, length, 3\), got \(2, 5, 2\)"):
         make()(random_features([5, 3])[:, :, :2])
     with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
-        make()(torch.cat((random_features([5]), torch.zeros(1, 5, 3, dtype=torch.int64))))
+        make()(random_features([5, 5]), mask([5, 0], 5))
     with pytest.raises(ValueError, match="do not fit a vocabulary of 7"):
         make()(torch.full((1, 2, 3), 8))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, padded_tokens, randomise, seeds, sizes
+from helpers import assert_same, padded, padded_tokens, randomise, seeds, sizes
 from regard.blocks.dropout import Dropout
 from regard.blocks.norms import BatchNorm, LayerNorm
 from regard.config import ConfigError
@@ -35,9 +35,9 @@ def variants(function: Any) -> Any:
 @variants
 def test_token_by_token_is_the_same_as_teacher_forcing(changes) -> None:
     model = make(**changes)
-    source, target = padded_tokens([5, 2, 3], vocab_size=9), torch.randint(1, 11, (3, 6))
+    (source, is_padding), target = padded([5, 2, 3], vocab_size=9), torch.randint(1, 11, (3, 6))
     with torch.no_grad():
-        whole, state = model(source, target), model.start(source)
+        whole, state = model(source, target, is_padding), model.start(source, is_padding)
         for t in range(6):
             logits, state = model.step(target[:, t], state)
             assert_same(logits, whole[:, t])
@@ -46,63 +46,85 @@ def test_token_by_token_is_the_same_as_teacher_forcing(changes) -> None:
 @variants
 def test_future_tokens_change_no_past_logits(changes) -> None:
     model = make(**changes)
-    source, target = padded_tokens([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
-    assert_same(model(source, target[:, :4]), model(source, target)[:, :4])
+    (source, is_padding), target = padded([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
+    assert_same(model(source, target[:, :4], is_padding), model(source, target, is_padding)[:, :4])
 
 
 @variants
 def test_padding_and_neighbours_change_nothing(changes) -> None:
     model = make(**changes)
     lengths = [5, 2, 3]
-    source, target = padded_tokens(lengths, vocab_size=9), torch.randint(1, 11, (3, 4))
-    together = model(source, target)
+    (source, is_padding), target = padded(lengths, vocab_size=9), torch.randint(1, 11, (3, 4))
+    together = model(source, target, is_padding)
     for row, length in enumerate(lengths):
         assert_same(together[row], model(source[row : row + 1, :length], target[row : row + 1])[0])
+
+
+@variants
+def test_a_mask_that_hides_nothing_is_no_mask(changes) -> None:
+    model = make(**changes)
+    (source, is_padding), target = padded([5, 5], vocab_size=9), torch.randint(1, 11, (2, 4))
+    with torch.no_grad():
+        assert_same(model(source, target), model(source, target, is_padding))
+        steps = [model.step(target[:, 0], model.start(*inputs))[0] for inputs in ((source,), (source, is_padding))]
+    assert_same(*steps)
+
+
+def test_without_padding_the_attention_kernel_gets_no_mask() -> None:
+    model, masks = make(), []
+    (source, is_padding), target = padded([5, 2], vocab_size=9), torch.randint(1, 11, (2, 4))
+    for path in ("encoder.layers.0.attention.attend", "decoder.layers.0.cross.attend"):
+        model.get_submodule(path).register_forward_pre_hook(lambda _module, args: masks.append(args[3]))
+    model(source, target)
+    assert masks == [None, None]
+    model(source, target, is_padding)
+    assert torch.equal(masks[2], ~is_padding[:, None, None])
 
 
 @given(st.lists(sizes, min_size=1, max_size=4), st.data())
 def test_the_state_follows_its_sentences(lengths, data) -> None:
     torch.manual_seed(data.draw(seeds))
-    model, source = make(), padded_tokens(lengths)
+    model, (source, is_padding) = make(), padded(lengths)
     index = torch.tensor(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=4)))
     first = torch.randint(1, 11, (len(lengths),))
     second = torch.randint(1, 11, (len(index),))
     with torch.no_grad():
-        _, state = model.step(first, model.start(source))
+        _, state = model.step(first, model.start(source, is_padding))
         moved, _ = model.step(second, state.reorder(index))
-        expected = model(source[index], torch.stack((first[index], second), dim=1))[:, 1]
+        expected = model(source[index], torch.stack((first[index], second), dim=1), is_padding[index])[:, 1]
     assert_same(moved, expected)
 
 
 def test_one_state_can_go_on_twice_by_reorder() -> None:
-    model, source = make(), padded_tokens([4, 2])
+    model, (source, is_padding) = make(), padded([4, 2])
     everybody = torch.arange(2)
     with torch.no_grad():
-        _, state = model.step(torch.tensor([1, 2]), model.start(source))
+        _, state = model.step(torch.tensor([1, 2]), model.start(source, is_padding))
         copy = state.reorder(everybody)
         for second, branch in ((3, state), (4, copy)):
             _, branch = model.step(torch.tensor([second, 5]), branch)
             logits, _ = model.step(torch.tensor([6, 7]), branch)
             given = torch.tensor([[1, second, 6], [2, 5, 7]])
-            assert_same(logits, model(source, given)[:, -1])
+            assert_same(logits, model(source, given, is_padding)[:, -1])
 
 
 def test_a_copy_is_not_written_over() -> None:
-    model, source = make(), padded_tokens([4, 2])
+    model, (source, is_padding) = make(), padded([4, 2])
     with torch.no_grad():
-        _, state = model.step(torch.tensor([1, 2]), model.start(source))
+        _, state = model.step(torch.tensor([1, 2]), model.start(source, is_padding))
         copy = state.reorder(torch.arange(2))
         model.step(torch.tensor([3, 4]), state)
         logits, copy = model.step(torch.tensor([5, 6]), copy)
         model.step(torch.tensor([7, 8]), state)
         logits, _ = model.step(torch.tensor([9, 10]), copy)
-    assert_same(logits, model(source, torch.tensor([[1, 5, 9], [2, 6, 10]]))[:, -1])
+    assert_same(logits, model(source, torch.tensor([[1, 5, 9], [2, 6, 10]]), is_padding)[:, -1])
 
 
 @variants
 def test_every_parameter_gets_a_gradient(changes) -> None:
     model = make(**changes).train()
-    model(padded_tokens([5, 2, 4], vocab_size=9), torch.randint(1, 11, (3, 6))).pow(2).sum().backward()
+    source, is_padding = padded([5, 2, 4], vocab_size=9)
+    model(source, torch.randint(1, 11, (3, 6)), is_padding).pow(2).sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -178,13 +200,13 @@ def test_fresh_weights() -> None:
 
 
 def test_several_tokens_may_go_into_the_caches_at_once() -> None:
-    model, source = make(), padded_tokens([4, 2])
+    model, (source, is_padding) = make(), padded([4, 2])
     target = torch.randint(1, 11, (2, 5))
     with torch.no_grad():
-        state = model.start(source)
+        state = model.start(source, is_padding)
         for piece in target.split([2, 3], dim=1):
             x = model.decoder(model.target_embedding(piece), state.memory.layers, state.memory.allowed, state.caches)
-        assert_same(model.logits(x), model(source, target)[:, 2:])
+        assert_same(model.logits(x), model(source, target, is_padding)[:, 2:])
         with pytest.raises(ValueError, match="zip"):
             model.decoder(model.target_embedding(piece), state.memory.layers, state.memory.allowed, [None, None])
 
@@ -233,7 +255,7 @@ def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
         ({"width": 9, "heads": 3, "positions": "sinusoidal_split"}, "sinusoidal_split positions come in pairs"),
         ({"position_merge": "concatenate", "positions": "fourier"}, "tied = true: with positions set beside"),
         ({"position_merge": "concatenate", "tied": False, "positions": "rotary"}, "'rotary' has nothing to set beside"),
-        ({"pad_id": -1}, "pad_id = -1: must be at least 0"),
+        ({"vocab_size": 0}, "vocab_size = 0: must be at least 1"),
         ({"width": 2, "heads": 4}, "width = 2: not divisible by heads = 4; choose 4"),
         (
             {"width": 6, "heads": 2, "positions": "rotary"},
@@ -252,8 +274,8 @@ def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
             "width = 10: a half for positions needs a multiple",
         ),
         ({"width": 9, "heads": 3}, "width = 9: sinusoidal positions come in pairs"),
-        ({"pad_id": 11}, "pad_id = 11: is no token of vocab_size = 11"),
-        ({"pad_id": 10, "source_vocab_size": 9}, "pad_id = 10: is no token of source_vocab_size = 9"),
+        ({"context": 0}, "context = 0: must be at least 1"),
+        ({"source_vocab_size": 0}, "source_vocab_size = 0: must be at least 1"),
     ],
 )
 def test_impossible_combinations_are_named(changes, message) -> None:
@@ -270,7 +292,7 @@ def test_one_mistake_is_one_problem() -> None:
 
 def test_several_impossible_combinations_are_named_together() -> None:
     with pytest.raises(ConfigError) as error:
-        TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "pad_id": 99})
+        TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "position_merge": "concatenate", "tied": False})
     assert len(error.value.problems) == 2
 
 

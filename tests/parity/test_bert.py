@@ -19,7 +19,7 @@ from hugging_face import (
     write_theirs,
 )
 from regard.interop import bert
-from regard.models.bert import ClassificationHead, NoHead, RegressionHead, TaggingHead
+from regard.models.heads import ClassificationHead, NoHead, RegressionHead, TaggingHead
 
 
 def open_theirs(folder: Path, name: str, **options: Any) -> Any:

@@ -28,7 +28,7 @@ from hugging_face import (
 )
 from regard import library
 from regard.interop import bert
-from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, TaggingHead
+from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, TaggingHead
 
 TEXTS = ["The child eats bread.", "é 日日 Bread stones", "", "[MASK] eating  ab"]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import assert_same, padded_tokens, randomise
+from helpers import assert_same, padded, randomise
 from regard.blocks.positions import Sinusoidal
 from regard.interop.marian import PARTS, write_config
 from regard.models.transformer import Transformer, TransformerConfig
@@ -12,10 +12,10 @@ from regard.models.transformer import Transformer, TransformerConfig
 transformers = pytest.importorskip("transformers")
 
 
-def ours_and_marian(config: TransformerConfig) -> tuple[Transformer, torch.nn.Module]:
-    changes = {"max_position_embeddings": 32, "dropout": 0.0, "pad_token_id": config.pad_id, "eos_token_id": 1}
+def ours_and_marian(config: TransformerConfig, pad: int) -> tuple[Transformer, torch.nn.Module]:
+    changes = {"max_position_embeddings": 32, "dropout": 0.0, "pad_token_id": pad, "eos_token_id": 1}
     marian_config = transformers.MarianConfig.from_dict(
-        {**write_config(config), **changes, "decoder_start_token_id": config.pad_id}
+        {**write_config(config), **changes, "decoder_start_token_id": pad}
     )
     marian = randomise(transformers.MarianMTModel(marian_config)).eval()
     positions = Sinusoidal(config.width, split=True)(torch.zeros(1, 32, config.width, dtype=torch.float64))
@@ -41,22 +41,22 @@ def ours_and_marian(config: TransformerConfig) -> tuple[Transformer, torch.nn.Mo
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "pad"),
     [
-        {},
-        {"encoder_layers": 3, "decoder_layers": 1, "heads": 4},
-        {"source_vocab_size": 17, "pad_id": 10},
-        {"activation": "gelu", "width": 12, "heads": 3, "ff_width": 8},
+        ({}, 0),
+        ({"encoder_layers": 3, "decoder_layers": 1, "heads": 4}, 0),
+        ({"source_vocab_size": 17}, 10),
+        ({"activation": "gelu", "width": 12, "heads": 3, "ff_width": 8}, 0),
     ],
     ids=["shared", "deep encoder", "two vocabularies", "gelu"],
 )
-def test_logits_are_marian_s(changes) -> None:
+def test_logits_are_marian_s(changes, pad) -> None:
     shape = {"vocab_size": 13, "width": 8, "heads": 2, "ff_width": 16, "encoder_layers": 2, "decoder_layers": 2}
     config = TransformerConfig(**{**shape, **changes}, positions="sinusoidal_split", norm_placement="post", dropout=0.0)
-    ours, marian = ours_and_marian(config)
-    source = padded_tokens([6, 3, 1], vocab_size=10, pad_id=config.pad_id)
+    ours, marian = ours_and_marian(config, pad)
+    source, is_padding = padded([6, 3, 1], vocab_size=10)
     target = torch.randint(1, 10, (3, 5))
-    inputs = {"input_ids": source, "attention_mask": (source != config.pad_id).long(), "decoder_input_ids": target}
+    inputs = {"input_ids": source, "attention_mask": (~is_padding).long(), "decoder_input_ids": target}
     with torch.no_grad():
-        assert_same(ours(source, target), marian(**inputs).logits, tolerance=1e-9)
-        assert_same(ours.float()(source, target), marian.float()(**inputs).logits, tolerance=1e-4)
+        assert_same(ours(source, target, is_padding), marian(**inputs).logits, tolerance=1e-9)
+        assert_same(ours.float()(source, target, is_padding), marian.float()(**inputs).logits, tolerance=1e-4)

@@ -19,7 +19,7 @@ from helpers import assert_same, randomise
 from regard import library
 from regard.blocks.positions import Sinusoidal
 from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
-from regard.data.batches import pad
+from regard.data.parallel import source_batch
 from regard.decoding.beam import Beam
 from regard.interop.marian import Order
 from regard.models.transformer import TransformerConfig
@@ -141,17 +141,21 @@ def test_decoded_text_is_marian_s(folder: Path, theirs, ours) -> None:
 def assert_same_logits(model: Any, theirs: Any, order: list[int]) -> None:
     source, target = torch.randint(3, len(order), (3, 7)), torch.randint(3, len(order), (3, 5))
     target[:, 0], source[1, 4:] = BEGIN, PAD
-    where = torch.tensor(order)
+    where, is_padding = torch.tensor(order), torch.arange(7) >= torch.tensor([[7], [4], [7]])
     logits = theirs(
-        input_ids=where[source], attention_mask=(source != PAD).long(), decoder_input_ids=where[target]
+        input_ids=where[source], attention_mask=(~is_padding).long(), decoder_input_ids=where[target]
     ).logits
-    assert_same(model(source, target)[..., END:], logits[..., where][..., END:], tolerance=1e-9)
+    assert_same(model(source, target, is_padding)[..., END:], logits[..., where][..., END:], tolerance=1e-9)
     logits = (
         copy.deepcopy(theirs)
-        .float()(input_ids=where[source], attention_mask=(source != PAD).long(), decoder_input_ids=where[target])
+        .float()(input_ids=where[source], attention_mask=(~is_padding).long(), decoder_input_ids=where[target])
         .logits
     )
-    assert_same(copy.deepcopy(model).float()(source, target)[..., END:], logits[..., where][..., END:], tolerance=1e-4)
+    assert_same(
+        copy.deepcopy(model).float()(source, target, is_padding)[..., END:],
+        logits[..., where][..., END:],
+        tolerance=1e-4,
+    )
 
 
 CHANGES = {
@@ -180,31 +184,31 @@ class Adapter:
     def __init__(self, model: Any, order: list[int]) -> None:
         self.model, self.order = model, torch.tensor(order)
 
-    def start(self, source: Tensor) -> "AdapterState":
-        return AdapterState(source, torch.zeros(len(source), 0, dtype=torch.long))
+    def start(self, source: Tensor, is_padding: Tensor) -> "AdapterState":
+        return AdapterState(source, is_padding, torch.zeros(len(source), 0, dtype=torch.long))
 
     def step(self, tokens: Tensor, state: "AdapterState") -> tuple[Tensor, "AdapterState"]:
         target = torch.cat((state.target, tokens[:, None]), dim=1)
-        inputs = {"input_ids": self.order[state.source], "attention_mask": (state.source != PAD).long()}
+        inputs = {"input_ids": self.order[state.source], "attention_mask": (~state.is_padding).long()}
         logits = self.model(**inputs, decoder_input_ids=self.order[target]).logits[:, -1, self.order]
         logits[:, [PAD, BEGIN]] = -1e9
-        return logits, AdapterState(state.source, target)
+        return logits, AdapterState(state.source, state.is_padding, target)
 
 
 class AdapterState:
-    def __init__(self, source: Tensor, target: Tensor) -> None:
-        self.source, self.target = source, target
+    def __init__(self, source: Tensor, is_padding: Tensor, target: Tensor) -> None:
+        self.source, self.is_padding, self.target = source, is_padding, target
 
     def reorder(self, index: Tensor) -> "AdapterState":
-        return AdapterState(self.source[index], self.target[index])
+        return AdapterState(self.source[index], self.is_padding[index], self.target[index])
 
 
 def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
-    source = pad(ours.source.encode([text for text in TEXTS if text]), PAD, after=END)
-    longest = [12] * len(source)
+    inputs = source_batch(ours.source.encode([text for text in TEXTS if text]))
+    longest = [12] * len(inputs[0])
     for width in (1, 4):
-        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, source, longest)
-        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), source, longest)
+        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, inputs, longest)
+        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), inputs, longest)
         assert [[h.tokens for h in found] for found in mine] == [[h.tokens for h in found] for found in other]
 
 

@@ -7,7 +7,7 @@ import torch
 
 from helpers import assert_same
 from regard.library import ready
-from regard.models.bert import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.serve.explorer import Explorer, Numbers
 from texts import TOKENIZER, bert
 

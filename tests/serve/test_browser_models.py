@@ -10,7 +10,7 @@ from captions import PICTURE, Captioner
 from completers import completer
 from regard.explain.media import MEDIA
 from regard.library import ready as ready_to_read
-from regard.models.bert import PretrainingHead
+from regard.models.heads import PretrainingHead
 from regard.serve.explorer import Explorer
 from repeating import LoopedSubject
 from texts import TOKENIZER, bert

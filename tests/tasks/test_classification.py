@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from helpers import assert_same
 from regard.data.labelled import Labelled
 from regard.data.tables import Example
-from regard.models.bert import ClassificationHead, RegressionHead
+from regard.models.heads import ClassificationHead, RegressionHead
 from regard.tasks.classification import Classifier, answers, loss
 from texts import TEXTS, TOKENIZER, bert
 
@@ -30,7 +30,7 @@ def test_the_loss_is_that_of_the_texts_with_labels() -> None:
     examples = [Example(text, None, label) for text, label in zip(TEXTS, "abcab", strict=True)]
     batch = Labelled(TOKENIZER, examples, "abc", longest=24).fetch(np.arange(5))
     summed, told = loss(answers(CLASSIFIER.model, batch), batch.label_B)
-    logits = CLASSIFIER.model(batch.tokens_BT, batch.segments_BT)[:, 0]
+    logits = CLASSIFIER.model(*batch.inputs)[:, 0]
     assert_same(summed, F.cross_entropy(logits, batch.label_B, reduction="sum"))
     assert told["accuracy"] == (logits.argmax(1) == batch.label_B).sum()
     smooth, told = loss(logits, batch.label_B, smoothing=0.1)

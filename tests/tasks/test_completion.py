@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from completers import TOKENIZERS, Parrot, completer, gpt2, parrot
+from completers import TOKENIZERS, Parrot, boundless, completer, gpt2, parrot
 from helpers import assert_same
 from regard.serve.explorer import Explorer, Numbers
 from regard.tasks.completion import Completer
@@ -51,6 +51,28 @@ def test_what_slides_sees_only_what_it_has_not_forgotten(name, prompt) -> None:
     (found,) = of.complete(prompt, tokens=20, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, prompt, 20, 6)
     assert of.best(prompt, tokens=20, beam=1, overflow="slide")[0].tokens == found.tokens
+
+
+@pytest.mark.parametrize("name", sorted(TOKENIZERS))
+def test_a_model_without_a_limit_goes_on_as_far_as_is_asked(name) -> None:
+    of = boundless(name)
+    (found,) = of.complete("ROMEO:", tokens=60, temperature=0.0)
+    assert list(found.tokens) == greedy(of, "ROMEO:", 60, context=1000)
+    assert of.best("ROMEO:", tokens=60, beam=1)[0].tokens == found.tokens
+    (sliding,) = of.complete("ROMEO:", tokens=60, temperature=0.0, overflow="slide")
+    assert sliding.tokens == found.tokens
+    assert not of.slides("ROMEO:", 10**9)
+    assert "".join(of.stream("ROMEO:", tokens=60, temperature=0.0)) == found.text
+
+
+def test_a_model_without_a_limit_is_looked_into() -> None:
+    of = boundless("characters")
+    text = "light " * 40
+    assert len(of.reading(text).streams["text"].tokens) > len(text)
+    said = "yonder window " * 10
+    assert len(of.reading(text, said).said.tokens) == len(text) + len(said)
+    assert len(of.alternatives(text, 2)) == 2
+    assert len(list(of.grow(text))) > 1
 
 
 @given(names, prompts, st.integers(0, 1000), st.integers(0, 4), st.booleans())

@@ -3,7 +3,7 @@ import torch
 
 from helpers import assert_same
 from regard.data import sequences
-from regard.models.bert import NoHead
+from regard.models.heads import NoHead
 from regard.tasks.encoding import Encoder
 from texts import TEXTS, TOKENIZER, bert
 
@@ -13,7 +13,7 @@ ENCODER = Encoder(bert(NoHead()), TOKENIZER)
 def states(text: str) -> list[torch.Tensor]:
     (encoded,) = sequences.encode(TOKENIZER, [text], longest=24)
     with torch.no_grad():
-        return [x[0] for x in ENCODER.model.states(*sequences.tensors(TOKENIZER, [encoded]))]
+        return [x[0] for x in ENCODER.model.states(*sequences.text_batch(TOKENIZER, [encoded]).inputs)]
 
 
 def test_vectors_do_not_depend_on_what_is_embedded_beside() -> None:

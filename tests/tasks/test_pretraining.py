@@ -1,10 +1,15 @@
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from helpers import assert_same
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.heads import Pooler
 from regard.data.pretraining import IGNORED, PretrainingBatch
-from regard.models.bert import PretrainingHead
+from regard.models.heads import PretrainingHead
 from regard.tasks.pretraining import Guesser, next_loss, word_loss
 from texts import TOKENIZER, bert
 
@@ -16,8 +21,8 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
     words_BT = torch.tensor([[IGNORED, 7, IGNORED, 9, IGNORED, IGNORED], [IGNORED] * 5 + [11]])
     batch = PretrainingBatch(tokens_BT, torch.zeros_like(tokens_BT), words_BT, torch.tensor([1, IGNORED]))
     model = GUESSER.model
-    x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
-    logits_BTV = model(batch.tokens_BT, batch.segments_BT)
+    x_BTD = model.hidden(*batch.inputs)
+    logits_BTV = model(*batch.inputs)
     loss, told = word_loss(model, x_BTD, batch)
     assert_same(loss, F.cross_entropy(logits_BTV.flatten(0, 1), words_BT.flatten(), reduction="sum"))
     assert told["mlm_accuracy"] == (logits_BTV.argmax(2) == words_BT).sum()
@@ -32,6 +37,47 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
     assert (loss.item(), told["mlm_accuracy"].item()) == (0, 0)
 
 
+@dataclass(frozen=True)
+class BagConfig:
+    """Of an encoder that is no BERT."""
+
+    vocab_size = 50
+    width = 8
+    activation = "relu"
+    norm_eps = 1e-5
+    dropout = 0.1
+    head = PretrainingHead()
+
+
+class Bag(nn.Module):
+    """Every token knows the sum of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.pooler = TokenEmbedding(50, 8, scaled=False), Pooler(8)
+        self.head = BagConfig.head.build(BagConfig())
+
+    def hidden(self, tokens_BT):
+        x_BTD = self.tokens(tokens_BT)
+        return x_BTD + x_BTD.sum(1, keepdim=True)
+
+    def pool(self, x_BTD):
+        return self.pooler(x_BTD)
+
+
+def test_any_encoder_with_such_a_head_is_pretrained_alike() -> None:
+    torch.manual_seed(1)
+    model, tokens_BT = Bag(), torch.randint(5, 50, (2, 6))
+    words_BT = torch.full_like(tokens_BT, IGNORED)
+    words_BT[0, 2] = 7
+    batch = PretrainingBatch(tokens_BT, torch.zeros_like(tokens_BT), words_BT, torch.tensor([1, 0]))
+    x_BTD = model.hidden(tokens_BT)
+    logits_BTV = model.head.answer(x_BTD, model.tokens)
+    assert_same(word_loss(model, x_BTD, batch)[0], F.cross_entropy(logits_BTV[0, 2:3], torch.tensor([7])))
+    answers = model.head.next(model.pool(x_BTD))[:, 0]
+    assert_same(next_loss(model, x_BTD, batch)[0], F.cross_entropy(answers, batch.follows_B, reduction="sum"))
+
+
 def test_masks_are_filled_with_the_most_probable_words() -> None:
     (first, second) = GUESSER.fill("the [MASK] dog ran to [MASK]", count=3)
     encoded = GUESSER.read("the [MASK] dog ran to [MASK]")
@@ -41,8 +87,10 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
     for place, guesses in zip(places, (first, second), strict=True):
         assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
         assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
-    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text"):
+    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text$"):
         GUESSER.fill("the dog")
+    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text, or none in its first 24 tokens"):
+        GUESSER.fill("the dog " * 30 + "[MASK]")
 
 
 def test_one_sentence_may_follow_another() -> None:

@@ -8,7 +8,7 @@ from regard.codecs.words import Words
 from regard.data.conllu import Sentence
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import TaggedPieces, TaggedWords
-from regard.models.bert import TaggingHead
+from regard.models.heads import TaggingHead
 from regard.models.tagger import TaggerConfig
 from regard.tasks.tagging import PieceTagger, WordTagger, loss, words
 from texts import TEXTS, TOKENIZER, bert

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard.models.bert import ClassificationHead, NoHead, TaggingHead
+from regard.models.heads import ClassificationHead, NoHead, TaggingHead
 from regard.tasks.classification import Classifier
 from regard.tasks.encoding import Encoder
 from regard.tasks.tagging import PieceTagger

@@ -25,7 +25,7 @@ def test_the_loss_is_cross_entropy_over_real_tokens(tied, smoothing) -> None:
     model = make(tied=tied)
     batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     smooth, plain, count = loss(model, batch, smoothing)
-    logits = model(batch.source_BS, batch.target_BT).flatten(0, 1)
+    logits = model(*batch.inputs).flatten(0, 1)
     target = batch.next_BT.flatten()
     assert_same(smooth, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum", label_smoothing=smoothing))
     assert_same(plain, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum"))

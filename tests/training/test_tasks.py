@@ -182,7 +182,9 @@ def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_
     training = start(
         "bert/pretrain", tmp_path / "run", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.longest=32"
     )
-    assert training.task.config.pad_id == 1
+    assert training.task.tokenizer.pad == 1
+    batch = next(iter(training.batches))
+    assert torch.equal(batch.is_padding_BT, batch.tokens_BT == 1)
     assert training.task.config.vocab_size == len(tokens)
     (tmp_path / "vocab.txt").write_text("the\n")
     with pytest.raises(ValueError, match=r"vocab\.txt: the vocabulary lacks \[PAD\]"):

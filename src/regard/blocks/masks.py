@@ -19,6 +19,11 @@ def padding(is_padding_BS: Tensor) -> Tensor:
     return ~is_padding_BS[:, None, None, :]
 
 
+def no_padding(like: Tensor) -> Tensor:
+    """is_padding_BS of tokens or vectors among which there is none, for what needs a mask all the same."""
+    return torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
+
+
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)  # or else a mask made in inference mode could not serve in training
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:

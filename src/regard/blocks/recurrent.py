@@ -48,8 +48,12 @@ class RecurrentEncoder(nn.Module):
             in_width, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
         )
 
-    def forward(self, x_BSE: Tensor, is_padding_BS: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x_BSE: Tensor, is_padding_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The memory (a state for each position, zero at padding) and the last state of the top layer."""
+        if is_padding_BS is None:
+            expect("x", x_BSE, "batch", "length", self.in_width)
+            memory_BSM, last = self.kernel(x_BSE)
+            return memory_BSM, self._final(last)
         expect("x", x_BSE, *is_padding_BS.shape, self.in_width)
         lengths_B = masks.padding(is_padding_BS).sum((1, 2, 3))
         if bool((is_padding_BS[:, :-1] > is_padding_BS[:, 1:]).any()):
@@ -60,8 +64,11 @@ class RecurrentEncoder(nn.Module):
         packed = pack_padded_sequence(x_BSE, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         states, last = self.kernel(packed)
         memory_BSM, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BSE.size(1))
-        final_BM = _as_tuple(last)[0][-(self.memory_width // self.width) :].transpose(0, 1).flatten(1)
-        return memory_BSM, final_BM
+        return memory_BSM, self._final(last)
+
+    def _final(self, last: Tensor | tuple[Tensor, ...]) -> Tensor:
+        """The last state of the top layer, of both directions if there are two."""
+        return _as_tuple(last)[0][-(self.memory_width // self.width) :].transpose(0, 1).flatten(1)
 
     def operations(self, call: Call) -> Iterator[Operation]:
         """The states; what the kernel does inside, it does not tell."""
@@ -118,7 +125,7 @@ class AttentiveCell(nn.Module):
         self.parts = 2 if cell == "lstm" else 1
         self.bridge = nn.Linear(memory_width, self.parts * layers * width)
 
-    def start(self, memory_BSM: Tensor, final_BM: Tensor, is_padding_BS: Tensor) -> CellState:
+    def start(self, memory_BSM: Tensor, final_BM: Tensor, is_padding_BS: Tensor | None = None) -> CellState:
         """s_0 = tanh(W h_last), and the memory to look at."""
         expect("final", final_BM, "batch", self.memory_width)
         states = self.bridge(final_BM).tanh()
@@ -128,6 +135,7 @@ class AttentiveCell(nn.Module):
         )
         if self.attention is None:
             return CellState(hidden, None, None)
+        is_padding_BS = masks.no_padding(memory_BSM) if is_padding_BS is None else is_padding_BS
         memory = self.attention.remember(memory_BSM, is_padding_BS)
         return CellState(hidden, memory, self.attention.begin(memory))
 
@@ -145,6 +153,14 @@ class AttentiveCell(nn.Module):
         out_B1D, hidden = self.kernel(torch.cat((x_BE[:, None], context_B1M), dim=2), hidden)
         out = torch.cat((out_B1D, context_B1M), dim=2)
         return out[:, 0], CellState(_as_tuple(hidden), state.memory, weights_BS)
+
+    def unroll(self, x_BTE: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+        """Takes in the vectors of a whole text, one after the other (teacher forcing); gives the output at each."""
+        outputs = []
+        for x_BE in x_BTE.unbind(1):
+            out, state = self(x_BE, state)
+            outputs.append(out)
+        return torch.stack(outputs, dim=1), state
 
     def operations(self, call: Call) -> Iterator[Operation]:
         """What the kernel is given, and the state that it gives."""

@@ -22,25 +22,34 @@ TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples as tensors, one a row. Subclasses name the tensors."""
+    """Examples as tensors, one a row. Subclasses name the tensors; of those, a mask of padding may be None."""
 
     asked: ClassVar[Mapping[str, float]] = {}
     """The tensors that hold what the model should say, and the number in them that means: nothing is asked."""
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        raise NotImplementedError
+
     def to(self, device: torch.device) -> Self:
         """The same on another device."""
-        return type(self)(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        return replace(self, **{name: tensor.to(device) for name, tensor in self.tensors().items()})
 
     def share(self, rank: int, world: int) -> Self:
         """The part of one of several processes.
 
         Where there are fewer examples than processes, it is an example of which nothing is asked, so without a loss.
         """
-        tensors: dict[str, Tensor] = vars(self)
+        tensors = self.tensors()
         if rank < len(next(iter(tensors.values()))):
-            return type(self)(**{name: tensor[rank::world] for name, tensor in tensors.items()})
+            return replace(self, **{name: tensor[rank::world] for name, tensor in tensors.items()})
         nothing = {name: torch.full_like(tensors[name][:1], number) for name, number in self.asked.items()}
-        return type(self)(**{name: tensor[:1] for name, tensor in tensors.items()} | nothing)
+        return replace(self, **{name: tensor[:1] for name, tensor in tensors.items()} | nothing)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name, those that are there."""
+        return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
 
 B = TypeVar("B", bound=Batch)
@@ -165,6 +174,24 @@ def pad(sentences: Sequence[Sequence[int]], filler: int, before: int | None = No
         if after is not None:
             row[offset + len(sentence)] = after
     return torch.from_numpy(padded_BT)
+
+
+def padding(lengths: Sequence[int]) -> Tensor | None:
+    """is_padding_BT of sentences of so many tokens, filled up to the longest; None where there is nothing to fill."""
+    longest = max(lengths, default=0)
+    if min(lengths, default=0) == longest:
+        return None
+    return torch.arange(longest) >= torch.tensor(lengths)[:, None]
+
+
+def count_tokens(tokens_BT: Tensor, is_padding_BT: Tensor | None) -> int:
+    """How many tokens are not padding."""
+    return tokens_BT.numel() - (0 if is_padding_BT is None else int(is_padding_BT.sum()))
+
+
+def given(*inputs: Tensor | None) -> tuple[Tensor, ...]:
+    """The inputs that are there; a mask that would hide nothing comes last, and is left out."""
+    return tuple(x for x in inputs if x is not None)
 
 
 def in_batches(lengths: Sequence[int], tokens: int, with_empty: bool = False) -> Iterable[list[int]]:

@@ -157,6 +157,11 @@ class WindowBatch(Batch):
     tokens_BT: Tensor
     next_BT: Tensor
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return (self.tokens_BT,)
+
 
 class FixedWindows(SameEachEpoch):
     """Windows that begin at these tokens of a text."""

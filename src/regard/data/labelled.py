@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.codecs.wordpiece import WordPiece
 from regard.config import Config, Positive
 from regard.data import glue, sequences
-from regard.data.batches import Batch, Indices, SameEachEpoch
+from regard.data.batches import Batch, Indices, SameEachEpoch, given
 from regard.data.glue import GlueTask, own_question
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Encoded, Longest
@@ -95,6 +95,12 @@ class LabelledBatch(Batch):
     tokens_BT: Tensor
     segments_BT: Tensor
     label_B: Tensor
+    is_padding_BT: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
@@ -131,4 +137,6 @@ class Labelled(SameEachEpoch):
         """The texts of these numbers."""
         chosen: list[Encoded] = [self.encoded[i] for i in indices]
         kind = NumberedBatch if self.label_N.is_floating_point() else LabelledBatch
-        return kind(*sequences.tensors(self.tokenizer, chosen), self.label_N[torch.from_numpy(indices)])
+        texts = sequences.text_batch(self.tokenizer, chosen)
+        label_B = self.label_N[torch.from_numpy(indices)]
+        return kind(texts.tokens_BT, texts.segments_BT, label_B, texts.is_padding_BT)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.codecs.subword import BEGIN, END, PAD
-from regard.data.batches import Batch, Indices, Lengths, pad
+from regard.data.batches import Batch, Indices, Lengths, given, pad, padding
 from regard.data.corpus import SIDES, Corpus
 from regard.errors import RegardError
 
@@ -21,6 +21,13 @@ class PairBatch(Batch):
     source_BS: Tensor
     target_BT: Tensor
     next_BT: Tensor
+    is_padding_BS: Tensor | None = None
+    """Of the source; None: there is none."""
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return given(self.source_BS, self.target_BT, self.is_padding_BS)
 
 
 class Pairs:
@@ -79,4 +86,10 @@ class PairsEpoch:
 
 def pair_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> PairBatch:
     """Marks beginnings and ends, and pads to the longest."""
-    return PairBatch(pad(sources, PAD, after=END), pad(targets, PAD, before=BEGIN), pad(targets, PAD, after=END))
+    source_BS, is_padding_BS = source_batch(sources)
+    return PairBatch(source_BS, pad(targets, PAD, before=BEGIN), pad(targets, PAD, after=END), is_padding_BS)
+
+
+def source_batch(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
+    """Sources as the model reads them, each with its end, and where they are filled up."""
+    return pad(sources, PAD, after=END), padding([len(source) + 1 for source in sources])

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.codecs.wordpiece import INSIDE, WordPiece
-from regard.data.batches import Batch, Indices, Lengths, pad
+from regard.data.batches import Batch, Indices, Lengths, given, pad, padding
 from regard.data.corpus import cached, mapped
 from regard.data.sequences import fit
 from regard.errors import RegardError
@@ -93,6 +93,12 @@ class PretrainingBatch(Batch):
     """The true token where it is asked for."""
     follows_B: Tensor
     """0: the second text follows the first; 1: it does not."""
+    is_padding_BT: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 class PretrainingExamples:
@@ -228,6 +234,7 @@ class PretrainingEpoch:
             pad(segments, 0),
             pad(words, IGNORED),
             torch.from_numpy(self.follows[indices]),
+            padding([len(text) for text in tokens]),
         )
 
     def _example(self, index: int) -> tuple[Indices, Indices, Indices]:

@@ -1,6 +1,7 @@
 """Texts as BERT reads them: [CLS] one [SEP], or [CLS] one [SEP] other [SEP]."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
@@ -8,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.codecs.wordpiece import WordPiece
-from regard.data.batches import Indices, pad
+from regard.data.batches import Batch, Indices, given, pad, padding
 
 Longest = Annotated[int, Field(ge=8, le=100_000)]
 """The most tokens of a text, or of two, with the marks."""
@@ -35,12 +36,13 @@ def encode(
     texts: Sequence[str],
     seconds: Sequence[str | None] | None = None,
     *,
-    longest: int,
+    longest: int | None,
     orders: bool = False,
 ) -> list[Encoded]:
     """Texts, each alone or with a second one; of what is too long, the end of the longer text is cut off.
 
     Args:
+        longest: the most tokens, marks included; None: any number.
         orders: `[MASK]` in a text is the mask and not five characters.
     """
     ones = tokenizer.encode(texts, orders=orders)
@@ -51,10 +53,10 @@ def encode(
     return [marked(tokenizer, one, other, longest) for one, other in zip(ones, others, strict=True)]
 
 
-def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int) -> Encoded:
+def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int | None) -> Encoded:
     """Tokens of a text, or of two, with marks, cut to fit."""
     sizes = len(one), len(other or ())
-    kept_one, kept_other = fit(*sizes, longest - (2 if other is None else 3))
+    kept_one, kept_other = sizes if longest is None else fit(*sizes, longest - (2 if other is None else 3))
     first = [tokenizer.begin, *one[:kept_one], tokenizer.end]
     second = [] if other is None else [*other[:kept_other], tokenizer.end]
     return Encoded([*first, *second], len(first), (kept_one, kept_other) != sizes)
@@ -69,6 +71,24 @@ def fit(one: Size, other: Size, room: int) -> tuple[Size, Size]:
     return np.minimum(one, room - other), other
 
 
-def tensors(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> tuple[Tensor, Tensor]:
-    """tokens_BT and segments_BT."""
-    return pad([e.tokens for e in encoded], tokenizer.pad), pad([e.segments for e in encoded], 0)
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """Texts as BERT reads them."""
+
+    tokens_BT: Tensor
+    segments_BT: Tensor
+    is_padding_BT: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What the model is called with."""
+        return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
+
+
+def text_batch(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> TextBatch:
+    """Texts, filled up to the longest."""
+    return TextBatch(
+        pad([e.tokens for e in encoded], tokenizer.pad),
+        pad([e.segments for e in encoded], 0),
+        padding([len(e.tokens) for e in encoded]),
+    )

@@ -13,11 +13,12 @@ from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
 from regard.config import Config
 from regard.data import sequences
-from regard.data.batches import Batch, Indices, SameEachEpoch, pad
+from regard.data.batches import Batch, Indices, SameEachEpoch, given, pad, padding
 from regard.data.conllu import Column, Sentence, sentences
 from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import existing
+from regard.models.tagger import PAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +49,12 @@ class PieceBatch(Batch):
     tokens_BT: Tensor
     segments_BT: Tensor
     tag_BT: Tensor
+    is_padding_BT: Tensor | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """What the model is called with."""
-        return self.tokens_BT, self.segments_BT
+        return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,12 @@ class WordBatch(Batch):
     asked: ClassVar = {"tag_BT": IGNORED}
     features_BTE: Tensor
     tag_BT: Tensor
+    is_padding_BT: Tensor | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """What the model is called with."""
-        return (self.features_BTE,)
+        return given(self.features_BTE, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Pieces:
     """Where each word begins, as far as they fit."""
 
 
-def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int) -> list[Pieces]:
+def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int | None) -> list[Pieces]:
     """Sentences of words in pieces; words that do not fit are cut off."""
     result = []
     for tokens, words in tokenizer.encode_words(given):
@@ -106,8 +109,9 @@ class TaggedPieces(SameEachEpoch):
 
     def fetch(self, indices: Indices) -> PieceBatch:
         """The sentences of these numbers."""
-        tensors = sequences.tensors(self.tokenizer, [self.sentences[i].encoded for i in indices])
-        return PieceBatch(*tensors, pad([self.tags[i] for i in indices], IGNORED))
+        texts = sequences.text_batch(self.tokenizer, [self.sentences[i].encoded for i in indices])
+        tag_BT = pad([self.tags[i] for i in indices], IGNORED)
+        return PieceBatch(texts.tokens_BT, texts.segments_BT, tag_BT, texts.is_padding_BT)
 
 
 class TaggedWords(SameEachEpoch):
@@ -121,13 +125,14 @@ class TaggedWords(SameEachEpoch):
 
     def fetch(self, indices: Indices) -> WordBatch:
         """The sentences of these numbers."""
-        return WordBatch(stacked([self.features[i] for i in indices]), pad([self.tags[i] for i in indices], IGNORED))
+        features_BTE, is_padding_BT = stacked([self.features[i] for i in indices])
+        return WordBatch(features_BTE, pad([self.tags[i] for i in indices], IGNORED), is_padding_BT)
 
 
-def stacked(features: Sequence[np.ndarray]) -> Tensor:
-    """Features of sentences of different lengths as one tensor, zero where there is no word."""
+def stacked(features: Sequence[np.ndarray]) -> tuple[Tensor, Tensor | None]:
+    """Features of sentences of different lengths as one tensor, and where there is no word."""
     columns = zip(*(x.T for x in features), strict=True)
-    return torch.stack([pad(column, 0) for column in columns], dim=2)
+    return torch.stack([pad(column, PAD) for column in columns], dim=2), padding([len(x) for x in features])
 
 
 def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:

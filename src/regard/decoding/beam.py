@@ -62,18 +62,23 @@ class Beam:
 
     @torch.no_grad()
     def search(
-        self, model: Autoregressive, inputs: Tensor, longest: Sequence[int], prefixes: Sequence[Sequence[int]] = ()
+        self,
+        model: Autoregressive,
+        inputs: tuple[Tensor, ...],
+        longest: Sequence[int],
+        prefixes: Sequence[Sequence[int]] = (),
     ) -> list[list[Hypothesis]]:
         """For each sentence its `n_best` hypotheses, best first.
 
         Args:
+            inputs: what the model starts with, a row for each sentence.
             longest: how many tokens each sentence may have.
             prefixes: for each sentence, tokens that it must begin with.
         """
         found: list[list[Hypothesis]] = [[] for _ in longest]
         if not longest:
             return found
-        state, device = model.start(inputs), inputs.device
+        state, device = model.start(*inputs), inputs[0].device
         # all rows of a sentence are the same at first, so that only one of them counts
         begin = [Row(self.begin, 0.0, total) for total in [0.0] + [NEVER] * (self.width - 1)]
         beams = dict.fromkeys(range(len(longest)), begin)

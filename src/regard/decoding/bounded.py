@@ -41,9 +41,9 @@ class Bounded:
     vocab_size: int
     end: int
 
-    def start(self, inputs: Tensor) -> BoundedState:
+    def start(self, *inputs: Tensor) -> BoundedState:
         """Reads what texts begin with."""
-        return BoundedState(self.model.start(inputs), self.tokens)
+        return BoundedState(self.model.start(*inputs), self.tokens)
 
     def step(self, tokens_B: Tensor, state: BoundedState) -> tuple[Tensor, BoundedState]:
         """Takes in one token of each text; gives logits for the next one."""

@@ -114,14 +114,14 @@ class Lean:
         self.embedding = model.tokens if isinstance(model, Gpt2) else model.target_embedding
         self.positions, self.blocks, self.norm = body.positions, body.layers, body.norm
 
-    def start(self, inputs: Tensor) -> Any:
+    def start(self, *inputs: Tensor) -> Any:
         """Reads the source, or what texts begin with, as the model itself does."""
-        state: Any = self.model.start(inputs)
+        state: Any = self.model.start(*inputs)
         if not self._is_plain():
             return state
         layers = [Layer(layer) for layer in self.blocks]
         first, length = layers[0], state.caches[0].length
-        shape = len(layers), 2, len(inputs), first.heads, length, first.width
+        shape = len(layers), 2, len(inputs[0]), first.heads, length, first.width
         block = self.embedding.weight.new_empty(shape)
         for layer, before in zip(block, state.caches, strict=True):
             if length:

@@ -66,7 +66,7 @@ class Sampling:
     def search(
         self,
         model: Autoregressive,
-        inputs: Tensor,
+        inputs: tuple[Tensor, ...],
         longest: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
         before: Sequence[Sequence[int]] = (),
@@ -93,7 +93,7 @@ class Sampling:
     def draw(
         self,
         model: Autoregressive,
-        inputs: Tensor,
+        inputs: tuple[Tensor, ...],
         longest: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
         before: Sequence[Sequence[int]] = (),
@@ -102,6 +102,7 @@ class Sampling:
         """The next token of each try that goes on, again and again until none does; an end is one of them.
 
         Args:
+            inputs: what the model starts with, a row for each sentence.
             longest: how many tokens each sentence may have.
             prefixes: for each sentence, tokens that it must begin with.
             before: for each sentence, tokens that count as repeated from the beginning.
@@ -112,8 +113,8 @@ class Sampling:
             return
         chances = [torch.Generator().manual_seed(self.seed + attempt) for attempt in range(self.tries)]
         written: dict[tuple[int, int], list[int]] = {row: [] for row in active}
-        device = inputs.device
-        state, count = model.start(inputs), len(longest)
+        device = inputs[0].device
+        state, count = model.start(*inputs), len(longest)
         rows = [sentence for sentence, _ in active]
         tokens_B = torch.full((len(active),), self.begin, device=device)
         for length in range(max(longest) + 1):

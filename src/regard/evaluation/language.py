@@ -45,10 +45,11 @@ def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: 
     """Asks for every token once, the first one after the token that stands before any text.
 
     Windows overlap by half, so that at least half a context comes before every token, or else all of the text so far.
+    A model without a limit reads all of the text at once.
 
     Args:
         loss: the summed loss of a batch.
-        context: the most tokens of a window.
+        context: the most tokens of a window; None: any number.
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
@@ -59,9 +60,10 @@ def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: 
     return Scores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
 
 
-def overlapping(tokens: Indices, context: int) -> Iterator[WindowBatch]:
+def overlapping(tokens: Indices, context: int | None) -> Iterator[WindowBatch]:
     """All of a text in windows, each half over the one before it; what that one was asked for is not asked again."""
     count = len(tokens) - 1  # of tokens to ask for
+    context = count if context is None else context
     size, last, step = min(count, context), max(0, count - context), context - context // 2
     begins = np.minimum(np.arange(0, last + step, step), last)
     unasked = np.concatenate([[0], begins[:-1] + size])  # the first place that no window before reaches

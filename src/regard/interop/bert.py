@@ -19,15 +19,8 @@ from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
 from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
-from regard.models.bert import (
-    AnyHead,
-    BertConfig,
-    ClassificationHead,
-    NoHead,
-    PretrainingHead,
-    RegressionHead,
-    TaggingHead,
-)
+from regard.models.bert import BertConfig
+from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 
 MODEL_TYPE = "bert"
 LAYER = {
@@ -48,7 +41,6 @@ BUFFERS = {"embeddings.position_ids", "embeddings.token_type_ids"}
 POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 FIELDS = {
     "vocab_size": "vocab_size",
-    "pad_token_id": "pad_id",
     "hidden_size": "width",
     "num_attention_heads": "heads",
     "intermediate_size": "ff_width",
@@ -130,9 +122,10 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPie
         raise RegardError(f"{folder}: {error}") from None
     tokenizer = _read_tokenizer(folder)
     expect_room(folder, tokenizer.vocab_size, config.vocab_size)
-    if tokenizer.pad != config.pad_id:
+    pad = theirs.get("pad_token_id")
+    if tokenizer.pad != (pad or 0):
         raise RegardError(
-            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {config.pad_id}; "
+            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {pad or 0}; "
             f"correct pad_token_id in config.json, if both are of one model"
         )
     return config, weights, {"text": tokenizer}
@@ -262,6 +255,7 @@ def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], codec
         "architectures": [_architecture(config.head)],
         **ONLY,
         **{theirs: getattr(config, mine) for theirs, mine in FIELDS.items()},
+        "pad_token_id": codecs["text"].pad,
         "hidden_act": activations[config.activation],
         "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
         **_about_labels(config.head),

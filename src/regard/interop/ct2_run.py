@@ -14,9 +14,11 @@ import torch
 from ctranslate2 import StorageView
 from torch import Tensor
 
+from regard.blocks.masks import no_padding
 from regard.codecs.subword import BEGIN, END, Tokenizer
 from regard.codecs.wordpiece import WordPiece
-from regard.data.batches import pad
+from regard.data.batches import pad, padding
+from regard.data.sequences import TextBatch
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
@@ -130,13 +132,14 @@ class FastEncoder(Encoder):
         self.device = torch.device("cpu")
         self._engine = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
 
-    def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], _join: Join) -> Tensor:
+    def _vectors(self, batch: TextBatch, layers: Sequence[int], _join: Join) -> Tensor:
         last = self.model.config.layers
         if list(layers) != [last]:
             raise RegardError(f"CTranslate2 gives the vectors of the last layer, {last}, only; got {list(layers)}")
-        lengths_B = (tokens_BT != self.tokenizer.pad).sum(1)
-        tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (tokens_BT, lengths_B))
-        found = self._engine.forward_batch(tokens, lengths, segments_BT.tolist())
+        is_padding_BT = no_padding(batch.tokens_BT) if batch.is_padding_BT is None else batch.is_padding_BT
+        lengths_B = (~is_padding_BT).sum(1)
+        tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (batch.tokens_BT, lengths_B))
+        found = self._engine.forward_batch(tokens, lengths, batch.segments_BT.tolist())
         return torch.from_numpy(np.array(found.last_hidden_state))
 
     def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
@@ -186,8 +189,8 @@ def _check_translator(folder: Path, ours: Translator, quantize: str | None, text
 def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts: Callable[..., Any]) -> str:
     names = ours.tokenizer.names(ours.tokenizer.vocab_size)
     engine = ctranslate2.Generator(str(folder), intra_threads=torch.get_num_threads())
-    prompts = texts(0, ours.tokenizer.vocab_size, ours.model.limit // 2)
-    tokens = min(LONGEST, ours.model.limit // 2)
+    tokens = LONGEST if ours.model.limit is None else min(LONGEST, ours.model.limit // 2)
+    prompts = texts(0, ours.tokenizer.vocab_size, tokens)
     mine = [ours._best(prompt, tokens)[0] for prompt in prompts]
     said = [[token for token in found.tokens if token != ours._end] for found in mine]
     found = engine.generate_batch(
@@ -227,16 +230,12 @@ def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: S
 def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Callable[..., Any]) -> str:
     config, of = ours.model.config, ours.tokenizer
     fast = FastEncoder(folder, ours.model, of, lambda: ours)
-    # a text has no padding in its midst
-    read = [
-        [of.begin, *(token if token != of.pad else of.unknown for token in text), of.end]
-        for text in texts(0, config.vocab_size, config.context - 2)
-    ]
+    read = [[of.begin, *text, of.end] for text in texts(0, config.vocab_size, config.context - 2)]
     tokens_BT = pad(read, of.pad)
     segments_BT = torch.arange(tokens_BT.size(1)).expand_as(tokens_BT) % config.segments
+    batch = TextBatch(tokens_BT, segments_BT, padding([len(text) for text in read]))
     mine_BD, theirs_BD = (
-        pooled(model._vectors(tokens_BT, segments_BT, [config.layers], "mean"), tokens_BT == of.pad, "mean")
-        for model in (ours, fast)
+        pooled(model._vectors(batch, [config.layers], "mean"), batch.is_padding_BT, "mean") for model in (ours, fast)
     )
     worst = torch.nn.functional.cosine_similarity(mine_BD, theirs_BD).min().item()
     bound = ALIKE if quantize is None else ALIKE_IN_8_BITS

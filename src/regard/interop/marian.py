@@ -91,7 +91,6 @@ def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
     return TransformerConfig(
         vocab_size=len(order.target),
         source_vocab_size=None if shared else len(order.source),
-        pad_id=PAD,
         width=theirs["d_model"],
         heads=theirs["encoder_attention_heads"],
         ff_width=theirs["encoder_ffn_dim"],

@@ -1,7 +1,7 @@
 """ONNX: a BERT as a graph that ONNX Runtime, and much else, runs, with whatever head it has.
 
 Two inputs, `tokens` and `segments` (int64, of any batch and length), give one output: `vectors` of all tokens without a
-head, else `answers`. Padding is known by its token.
+head, else `answers`. Padding is known by its token, which the graph compares tokens with.
 """
 
 import warnings
@@ -26,13 +26,13 @@ def write(folder: Path, ours: Any) -> str:
     if head is None:
         raise RegardError(f"models of kind '{config.kind}' are not exported to ONNX; encoders such as BERT are")
     path, output = folder / "model.onnx", "vectors" if head.kind == "none" else "answers"
-    answering, axes = _Answering(model).eval(), {0: "batch", 1: "length"}
+    answering, axes = _Answering(model, ours.tokenizer.pad).eval(), {0: "batch", 1: "length"}
     with warnings.catch_warnings():
         # of tracing, which takes conditions as they are for the example; what comes of it is checked below
         warnings.simplefilter("ignore")
         torch.onnx.export(
             answering,
-            _sample(config, 2, 3),
+            _sample(config, answering.pad, 2, 3),
             str(path),
             input_names=["tokens", "segments"],
             output_names=[output],
@@ -44,24 +44,28 @@ def write(folder: Path, ours: Any) -> str:
 
 
 class _Answering(nn.Module):
-    """What a model says; of a text as a whole, without a dimension for its one place."""
+    """What a model says; of a text as a whole, without a dimension for its one place.
 
-    def __init__(self, model: Any) -> None:
+    Args:
+        pad: the token that fills up short texts.
+    """
+
+    def __init__(self, model: Any, pad: int) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.pad = model, pad
         self.is_of_texts = model.config.head.kind in ("classification", "regression")
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        answers = self.model(tokens_BT, segments_BT)
+        answers = self.model(tokens_BT, segments_BT, tokens_BT == self.pad)
         return answers[:, 0] if self.is_of_texts else answers
 
 
 @torch.no_grad()
-def _check(path: Path, answering: nn.Module, config: Any) -> str:
+def _check(path: Path, answering: _Answering, config: Any) -> str:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = torch.zeros(())
     for batch, length in SHAPES:
-        tokens_BT, segments_BT = _sample(config, batch, min(length, config.context))
+        tokens_BT, segments_BT = _sample(config, answering.pad, batch, min(length, config.context))
         (found,) = session.run(None, {"tokens": tokens_BT.numpy(), "segments": segments_BT.numpy()})
         ours = answering(tokens_BT, segments_BT)
         worst = worst.maximum(((torch.from_numpy(found) - ours) / (1 + ours.abs())).abs().max())
@@ -70,10 +74,10 @@ def _check(path: Path, answering: nn.Module, config: Any) -> str:
     return f"answers within {worst:.2g}"
 
 
-def _sample(config: Any, batch: int, length: int) -> tuple[Tensor, Tensor]:
+def _sample(config: Any, pad: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
     """Random texts, the last of which is half padding."""
     generator = torch.Generator().manual_seed(1)
     tokens_BT = torch.randint(config.vocab_size, (batch, length), generator=generator)
     segments_BT = torch.randint(config.segments, (batch, length), generator=generator)
-    tokens_BT[-1, (length + 1) // 2 :] = config.pad_id
+    tokens_BT[-1, (length + 1) // 2 :] = pad
     return tokens_BT, segments_BT

@@ -61,8 +61,8 @@ def _read(
     encoder: Encoder, words: Sequence[Sequence[str]]
 ) -> Iterator[tuple[list[int], list[tuple[Tensor, list[int]]]]]:
     pieces = in_pieces(encoder.tokenizer, words, encoder.model.limit)
-    for indices, tokens_BT, segments_BT in encoder.batches([p.encoded for p in pieces], tokens=4096):
-        states_LBTD = torch.stack(encoder.model.states(tokens_BT, segments_BT)).cpu()
+    for indices, batch in encoder.batches([p.encoded for p in pieces], tokens=4096):
+        states_LBTD = torch.stack(encoder.model.states(*batch.inputs)).cpu()
         yield indices, [(states_LBTD[:, row], pieces[i].firsts) for row, i in enumerate(indices)]
 
 

@@ -12,84 +12,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-import torch
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
 from regard.blocks import masks
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
-from regard.blocks.feedforward import ACTIVATIONS, Activation
+from regard.blocks.feedforward import Activation
+from regard.blocks.heads import Pooler
 from regard.blocks.initial import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
-from regard.config import Config, Natural, Positive, Problem, Rate
-from regard.errors import RegardError
-
-
-def _all_different(labels: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(labels)) < len(labels):
-        raise RegardError("one of them is there twice; leave it out once")
-    return labels
-
-
-Labels = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_all_different)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoHead(Config):
-    """The vectors themselves."""
-
-    kind: Literal["none"] = "none"
-    pooled: bool = True
-    """The encoder has a pooler, though nothing here reads it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainingHead(Config):
-    """Which word stands at each place, and whether the second sentence follows the first."""
-
-    kind: Literal["pretraining"] = "pretraining"
-    pooled: bool = True
-    """Without a pooler, the second question is not asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassificationHead(Config):
-    """One of some labels for a text."""
-
-    kind: Literal["classification"] = "classification"
-    labels: Labels
-    pooled: ClassVar = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressionHead(Config):
-    """A number for a text."""
-
-    kind: Literal["regression"] = "regression"
-    pooled: ClassVar = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaggingHead(Config):
-    """One of some labels for each token."""
-
-    kind: Literal["tagging"] = "tagging"
-    labels: Labels
-    pooled: ClassVar = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanHead(Config):
-    """Where an answer begins, and where it ends."""
-
-    kind: Literal["span"] = "span"
-    pooled: ClassVar = False
-
-
-AnyHead = NoHead | PretrainingHead | ClassificationHead | RegressionHead | TaggingHead | SpanHead
+from regard.config import Config, Positive, Problem, Rate
+from regard.models.heads import AnyHead, PretrainingHead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +34,6 @@ class BertConfig(Config):
 
     kind: Literal["bert"] = "bert"
     vocab_size: Positive
-    pad_id: Natural = 0
-    """The token that fills up short texts. Nobody looks at it."""
     width: Positive = 768
     heads: Positive = 12
     ff_width: Positive = 3072
@@ -110,7 +44,7 @@ class BertConfig(Config):
     activation: Activation = "gelu"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-12
     dropout: Rate = 0.1
-    head: Annotated[AnyHead, Field(discriminator="kind")] = PretrainingHead()
+    head: Annotated[AnyHead, Field(discriminator="kind")] = PretrainingHead()  # noqa: RUF009, it is frozen
 
     presets: ClassVar = {
         "tiny": {"width": 128, "heads": 2, "ff_width": 512, "layers": 2},
@@ -124,15 +58,16 @@ class BertConfig(Config):
         """Values that cannot go together."""
         if self.width % self.heads:
             yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
-        if self.pad_id >= self.vocab_size:
-            yield Problem("pad_id", f"is no token of vocab_size = {self.vocab_size}", self.pad_id)
 
     @property
     def task(self) -> str:
-        """What the head is for."""
-        return {"none": "embedding", "span": "embedding", "regression": "classification"}.get(
-            self.head.kind, self.head.kind
-        )
+        """What it is for: what its head is."""
+        return self.head.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What its head chooses from; nothing where there is no such choice."""
+        return self.head.labels
 
     def build(self) -> "Bert":
         """The model, with fresh weights."""
@@ -145,6 +80,8 @@ class Bert(nn.Module):
     looks: ClassVar = {"layers.*.attention": ("text", "text")}
     parts: ClassVar = dict.fromkeys(("tokens", "segments", "positions", "norm", "layers.*"), "text")
     answering: ClassVar = "layers"
+    fresh: ClassVar = ("head.",)
+    optional: ClassVar = ("pooler.", "head.next.")
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -161,23 +98,23 @@ class Bert(nn.Module):
             )
             for _ in range(config.layers)
         )
-        self.pooler = nn.Linear(width, width) if config.head.pooled else None
-        self.head = _head(config)
+        self.pooler = Pooler(width) if config.head.pooled else None
+        self.head = config.head.build(config)
         self.apply(_initialise)
 
-    def forward(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def forward(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
         """What the head says: for each token or, as a sequence of one, for the text."""
-        return self.answer(self.hidden(tokens_BT, segments_BT))
+        return self.answer(self.hidden(tokens_BT, segments_BT, is_padding_BT))
 
-    def hidden(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def hidden(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
         """A vector for each token that knows of all the others."""
-        return self.states(tokens_BT, segments_BT)[-1]
+        return self.states(tokens_BT, segments_BT, is_padding_BT)[-1]
 
-    def states(self, tokens_BT: Tensor, segments_BT: Tensor) -> list[Tensor]:
+    def states(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> list[Tensor]:
         """The vectors that go into the first layer, and those that come out of each."""
         x_BTD = self.positions(self.tokens(tokens_BT) + self.segments(segments_BT))
         states = [self.dropout(self.norm(x_BTD))]
-        allowed = masks.padding(tokens_BT == self.config.pad_id)
+        allowed = None if is_padding_BT is None else masks.padding(is_padding_BT)
         for layer in self.layers:
             states.append(layer(states[-1], allowed))
         return states
@@ -185,52 +122,18 @@ class Bert(nn.Module):
     def pool(self, x_BTD: Tensor) -> Tensor:
         """The vector that stands for the whole text."""
         assert self.pooler is not None
-        return self.pooler(x_BTD[:, :1]).tanh()
+        return self.pooler(x_BTD)
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """What the head makes of the vectors."""
-        if isinstance(self.head, WordHead):
-            return self.head.logits(self.head(x_BTD), self.tokens)
         if self.head is None:
             return x_BTD
-        return self.head(self.pool(x_BTD) if self.pooler is not None else x_BTD)
+        return self.head.answer(self.pool(x_BTD) if self.config.head.reads == "pooled" else x_BTD, self.tokens)
 
     @property
     def limit(self) -> int:
         """The most tokens that a text may have, [CLS] and [SEP] included."""
         return self.config.context
-
-
-class WordHead(nn.Module):
-    """The head of pre-training: logits = E · LayerNorm(f(W x + b)) + c with the token embedding E."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.width, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-        self.norm = LayerNorm(config.width, config.norm_eps)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.next = nn.Linear(config.width, 2) if config.head.pooled else None
-        """Of a pooled vector: the logits of "follows" and "does not follow"."""
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """The vectors that are compared with those of all words."""
-        return self.norm(self.activation(self.dense(x_BTD)))
-
-    def logits(self, x_BTD: Tensor, tokens: TokenEmbedding) -> Tensor:
-        """The score of every word."""
-        return tokens.logits(x_BTD) + self.bias
-
-
-def _head(config: BertConfig) -> nn.Module | None:
-    head = config.head
-    if isinstance(head, NoHead):
-        return None
-    if isinstance(head, PretrainingHead):
-        return WordHead(config)
-    labels = getattr(head, "labels", ())
-    outputs = len(labels) or {"span": 2, "regression": 1}[head.kind]
-    return nn.Sequential(Dropout(config.dropout), nn.Linear(config.width, outputs))
 
 
 def _initialise(module: nn.Module) -> None:

@@ -18,7 +18,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.operations import Call, Operation
 from regard.blocks.positions import Learned, Positions
-from regard.config import Config, Natural, Positive, Problem, Rate
+from regard.config import Config, Positive, Problem, Rate
 
 HALF = 0.5**0.5  # the sum of two numbers of variance 1, times this, has variance 1
 
@@ -32,7 +32,6 @@ class ConvSeq2SeqConfig(Config):
     """Tokens of the target; of both languages where they share one vocabulary."""
     source_vocab_size: Positive | None = None
     """Tokens of the source; none: it shares the target's vocabulary and embedding."""
-    pad_id: Natural = 0
     width: Positive = 256
     encoder_layers: Positive = 4
     decoder_layers: Positive = 3
@@ -80,6 +79,8 @@ class ConvSeq2Seq(nn.Module):
     """What a token goes through, in order, and the stream that it belongs to."""
     answering: ClassVar = "decoder"
     """The layers after each of which `answer` can be asked for."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: ConvSeq2SeqConfig) -> None:
         super().__init__()
@@ -96,17 +97,18 @@ class ConvSeq2Seq(nn.Module):
         )
         self.decoder = nn.ModuleList(ConvDecoderLayer(width, config.kernel) for _ in range(config.decoder_layers))
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
-        return self.answer(self.hidden(source_BS, target_BT))
+        return self.answer(self.hidden(source_BS, target_BT, is_padding_BS))
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as they would be, if x were what the last layer gives."""
         return self.target_embedding.logits(x_BTD)
 
-    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """A vector for each target token, from which the next one is read."""
-        memory_BSD, allowed = self.encode(source_BS)
+        memory_BSD = self.encode(source_BS, is_padding_BS)
+        allowed = None if is_padding_BS is None else masks.padding(is_padding_BS)
         x_BTD = self.dropout(self.target_positions(self.target_embedding(target_BT)))
         for layer in self.decoder:
             x_BTD = layer(self.dropout(x_BTD), memory_BSD, allowed)
@@ -121,18 +123,18 @@ class ConvSeq2Seq(nn.Module):
         """The matrix of the output layer, which has no bias."""
         return self.target_embedding.weight, None
 
-    def encode(self, source_BS: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory, and which of it may be seen."""
-        is_padding_BS = source_BS == self.config.pad_id
+    def encode(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
+        """The memory: a vector for each source token."""
         embedded_BSD = self.dropout(self.source_positions(self.source_embedding(source_BS)))
         x_BSD = embedded_BSD
         for layer in self.encoder:
             x_BSD = layer(x_BSD, is_padding_BS)
-        return (x_BSD + embedded_BSD) * HALF, masks.padding(is_padding_BS)
+        return (x_BSD + embedded_BSD) * HALF
 
-    def start(self, source_BS: Tensor) -> ConvState:
+    def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> ConvState:
         """Reads the source."""
-        memory_BSD, allowed = self.encode(source_BS)
+        memory_BSD = self.encode(source_BS, is_padding_BS)
+        allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
         memories = tuple(layer.attention.remember(memory_BSD) for layer in self._layers())
         pasts = tuple(layer.convolution.begin(source_BS.size(0)) for layer in self._layers())
         return ConvState(Memory.of(memories, allowed), pasts, 0)
@@ -160,7 +162,7 @@ class ConvEncoderLayer(nn.Module):
         self.convolution = GatedConvolution(width, kernel, causal=False)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_BSD: Tensor, is_padding_BS: Tensor) -> Tensor:
+    def forward(self, x_BSD: Tensor, is_padding_BS: Tensor | None) -> Tensor:
         """x, after it has seen its neighbours."""
         return (x_BSD + self.convolution(self.dropout(x_BSD), is_padding_BS)) * HALF
 
@@ -177,11 +179,11 @@ class ConvDecoderLayer(nn.Module):
         self.convolution = GatedConvolution(width, kernel, causal=True)
         self.attention = MultiHeadAttention(width, heads=1)
 
-    def forward(self, x_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor | None) -> Tensor:
         """x, after it has looked back and at the source."""
         return self.join(x_BTD, self.convolution(x_BTD), memory, allowed)
 
-    def join(self, x_BTD: Tensor, y_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor) -> Tensor:
+    def join(self, x_BTD: Tensor, y_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor | None) -> Tensor:
         """Adds to x what the convolution made of it, and what that finds in the source."""
         y_BTD = (y_BTD + self.attention(y_BTD, memory, allowed)) * HALF
         return (x_BTD + y_BTD) * HALF

@@ -82,6 +82,8 @@ class Gpt2(nn.Module):
     looks: ClassVar = {"layers.*.attention": ("text", "text")}
     parts: ClassVar = dict.fromkeys(("tokens", "positions", "layers.*", "norm"), "text")
     answering: ClassVar = "layers"
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: Gpt2Config) -> None:
         super().__init__()

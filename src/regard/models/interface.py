@@ -19,8 +19,8 @@ class State(Protocol):
 class Autoregressive(Protocol):
     """A model that writes one token after the other."""
 
-    def start(self, inputs: Any) -> Any:
-        """The `State` before the first token."""
+    def start(self, *inputs: Any) -> Any:
+        """The `State` before the first token; the inputs are those that the model is called with, but its own text."""
         ...
 
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -39,6 +39,16 @@ class Observable(Protocol):
     """For patterns of attention paths, as `capture` names them: the stream that asks, and the one that answers."""
     parts: ClassVar[Mapping[str, str]]
     """The parts that a token goes through, in order, and its stream; `.*` stands for all layers of a list."""
+
+
+@runtime_checkable
+class Transferable(Protocol):
+    """A model that may begin with the weights of another of its kind. All models here are."""
+
+    fresh: ClassVar[tuple[str, ...]]
+    """How the names of tensors begin that start untrained under another task, or under other labels."""
+    optional: ClassVar[tuple[str, ...]]
+    """How the names of tensors begin that one of two models of the same kind may lack."""
 
 
 @runtime_checkable

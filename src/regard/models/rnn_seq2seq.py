@@ -15,7 +15,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.recurrent import AttentiveCell, Cell, CellState, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
-from regard.config import Config, Natural, Positive, Problem, Rate
+from regard.config import Config, Positive, Problem, Rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,6 @@ class RnnSeq2SeqConfig(Config):
     """Tokens of the target; of both languages where they share one vocabulary."""
     source_vocab_size: Positive | None = None
     """Tokens of the source; none: it shares the target's vocabulary and embedding."""
-    pad_id: Natural = 0
     cell: Cell = "gru"
     attention: Literal["none", "dot", "scaled_dot", "additive", "location_aware"] = "additive"
     width: Positive = 256
@@ -56,6 +55,8 @@ class RnnSeq2Seq(nn.Module):
         **dict.fromkeys(("target_embedding", "decoder", "read"), "target"),
     }
     """What a token goes through, in order, and the stream that it belongs to."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: RnnSeq2SeqConfig) -> None:
         super().__init__()
@@ -85,19 +86,16 @@ class RnnSeq2Seq(nn.Module):
         # what is said depends on the word before, the state and the context
         self.read = nn.Linear(width + self.decoder.out_width, width)
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
-        return self.target_embedding.logits(self.hidden(source_BS, target_BT))
+        return self.target_embedding.logits(self.hidden(source_BS, target_BT, is_padding_BS))
 
-    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """A vector for each target token, from which the next one is read."""
-        state = self.start(source_BS)
+        state = self.start(source_BS, is_padding_BS)
         given_BTD = self.dropout(self.target_embedding(target_BT))
-        outputs = []
-        for x_BD in given_BTD.unbind(1):
-            out, state = self.decoder(x_BD, state)
-            outputs.append(out)
-        return self._read(given_BTD, torch.stack(outputs, dim=1))
+        out_BTE, _ = self.decoder.unroll(given_BTD, state)
+        return self._read(given_BTD, out_BTE)
 
     @property
     def limit(self) -> None:
@@ -108,9 +106,8 @@ class RnnSeq2Seq(nn.Module):
         """The matrix of the output layer, which has no bias."""
         return self.target_embedding.weight, None
 
-    def start(self, source_BS: Tensor) -> CellState:
+    def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> CellState:
         """Reads the source."""
-        is_padding_BS = source_BS == self.config.pad_id
         memory_BSD, final_BD = self.encoder(self.dropout(self.source_embedding(source_BS)), is_padding_BS)
         return self.decoder.start(self.dropout(memory_BSD), final_BD, is_padding_BS)
 

@@ -65,6 +65,8 @@ class Tagger(nn.Module):
     """Nobody looks at anybody: what a word knows of another one has come through the states between them."""
     parts: ClassVar = dict.fromkeys(("embeddings.*", "encoder", "output"), "text")
     """What a word goes through, in order, and the stream that it belongs to."""
+    fresh: ClassVar = ("output.",)
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
@@ -82,13 +84,13 @@ class Tagger(nn.Module):
         )
         self.output = nn.Linear(config.width, len(config.labels))
 
-    def forward(self, features_BTE: Tensor) -> Tensor:
+    def forward(self, features_BTE: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
         """Logits over the labels for each word; what they are at padding means nothing."""
         expect("features", features_BTE, "batch", "length", len(self.embeddings))
         words_BT, *others = features_BTE.unbind(2)
         features = (self._forget(words_BT), *others)
         vectors = [embedding(x_BT) for embedding, x_BT in zip(self.embeddings, features, strict=True)]
-        states_BTD, _ = self.encoder(self.dropout(torch.cat(vectors, dim=2)), words_BT == PAD)
+        states_BTD, _ = self.encoder(self.dropout(torch.cat(vectors, dim=2)), is_padding_BT)
         return self.output(self.dropout(states_BTD))
 
     @property
@@ -101,4 +103,4 @@ class Tagger(nn.Module):
         if not self.training or not self.config.word_dropout:
             return words_BT
         forgotten_BT = torch.rand(words_BT.shape, device=words_BT.device) < self.config.word_dropout
-        return words_BT.masked_fill(forgotten_BT & (words_BT != PAD), UNKNOWN)
+        return words_BT.masked_fill(forgotten_BT, UNKNOWN)

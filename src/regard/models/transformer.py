@@ -21,7 +21,7 @@ from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.linear import Linear
 from regard.blocks.norms import NormKind, Placement, make_norm
 from regard.blocks.positions import Kind, Merge, Positions, make_positions
-from regard.config import Config, Natural, Positive, Problem, Rate
+from regard.config import Config, Positive, Problem, Rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,6 @@ class TransformerConfig(Config):
     """Tokens of the target; of both languages where they share one vocabulary."""
     source_vocab_size: Positive | None = None
     """Tokens of the source; none: it shares the target's vocabulary and embedding."""
-    pad_id: Natural = 0
-    """The token that fills up short sentences. In the source, nobody looks at it."""
     width: Positive = 256
     heads: Positive = 4
     ff_width: Positive = 1024
@@ -87,9 +85,6 @@ class TransformerConfig(Config):
                 yield Problem("tied", text, True)
         elif self.positions in ("sinusoidal", "sinusoidal_split", "fourier") and self.width % 2:
             yield Problem("width", f"{self.positions} positions come in pairs; choose an even width", self.width)
-        for name, size in (("vocab_size", self.vocab_size), ("source_vocab_size", self.source_vocab_size)):
-            if size is not None and self.pad_id >= size:
-                yield Problem("pad_id", f"is no token of {name} = {size}", self.pad_id)
 
     def build(self) -> "Transformer":
         """The model, with fresh weights."""
@@ -124,6 +119,8 @@ class Transformer(nn.Module):
     """What a token goes through, in order, and the stream that it belongs to."""
     answering: ClassVar = "decoder.layers"
     """The layers after each of which `answer` can be asked for."""
+    fresh: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -141,26 +138,26 @@ class Transformer(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
-        return self.logits(self.hidden(source_BS, target_BT))
+        return self.logits(self.hidden(source_BS, target_BT, is_padding_BS))
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as they would be, if x were what the decoder's last layer gives."""
         return self.logits(x_BTD if self.decoder.norm is None else self.decoder.norm(x_BTD))
 
-    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """A vector for each target token, from which `logits` reads the next one."""
-        return self.decode(target_BT, self.encode(source_BS), self.source_allowed(source_BS))
+        return self.decode(target_BT, self.encode(source_BS, is_padding_BS), is_padding_BS)
 
-    def encode(self, source_BS: Tensor) -> Tensor:
+    def encode(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """The memory: a vector for each source token."""
-        return self.encoder(self.source_embedding(source_BS), self.source_allowed(source_BS))
+        return self.encoder(self.source_embedding(source_BS), _allowed(is_padding_BS))
 
-    def decode(self, target_BT: Tensor, memory_BSD: Tensor, memory_allowed: Tensor) -> Tensor:
+    def decode(self, target_BT: Tensor, memory_BSD: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """The same, given the memory of the source."""
-        layers = self.config.decoder_layers
-        return self.decoder(self.target_embedding(target_BT), [memory_BSD] * layers, memory_allowed, [None] * layers)
+        x_BTE, layers = self.target_embedding(target_BT), self.config.decoder_layers
+        return self.decoder(x_BTE, [memory_BSD] * layers, _allowed(is_padding_BS), [None] * layers)
 
     def logits(self, x_BTD: Tensor) -> Tensor:
         """The score of every token of the vocabulary."""
@@ -179,13 +176,11 @@ class Transformer(nn.Module):
         weight_VD = self.target_embedding.weight if self.output is None else self.output.weight
         return weight_VD, self.output_bias
 
-    def source_allowed(self, source_BS: Tensor) -> Tensor:
-        """Which source tokens may be seen: all but padding."""
-        return masks.padding(source_BS == self.config.pad_id)
-
-    def start(self, source_BS: Tensor) -> TransformerState:
+    def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> TransformerState:
         """Reads the source. What the decoder's layers see of it is computed here, once."""
-        memory = Memory.of(self.decoder.remember(self.encode(source_BS)), self.source_allowed(source_BS))
+        seen = self.decoder.remember(self.encode(source_BS, is_padding_BS))
+        allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
+        memory = Memory.of(seen, allowed)
         return TransformerState(memory, tuple(Cache() for _ in memory.layers))
 
     def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
@@ -205,7 +200,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(_layer(EncoderLayer, config) for _ in range(config.encoder_layers))
         self.norm = _last_norm(config)
 
-    def forward(self, x_BSE: Tensor, allowed: Tensor) -> Tensor:
+    def forward(self, x_BSE: Tensor, allowed: Tensor | None) -> Tensor:
         """A vector for each source token that knows of all the others."""
         x_BSD = self.dropout(x_BSE if self.positions is None else self.positions(x_BSE))
         for layer in self.layers:
@@ -227,7 +222,7 @@ class Decoder(nn.Module):
         self,
         x_BTE: Tensor,
         memories: Sequence[Tensor | KeyValue],
-        memory_allowed: Tensor,
+        memory_allowed: Tensor | None,
         caches: Sequence[Cache | None],
     ) -> Tensor:
         """A vector for each target token that knows of the tokens before it, those in the caches included."""
@@ -242,6 +237,10 @@ class Decoder(nn.Module):
     def remember(self, memory_BSD: Tensor) -> tuple[KeyValue, ...]:
         """Keys and values of the source for each layer."""
         return tuple(cast(DecoderLayer, layer).cross.remember(memory_BSD) for layer in self.layers)
+
+
+def _allowed(is_padding_BS: Tensor | None) -> Tensor | None:
+    return None if is_padding_BS is None else masks.padding(is_padding_BS)
 
 
 def _token_width(config: TransformerConfig) -> int:

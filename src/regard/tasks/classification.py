@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.codecs.interface import Examples
-from regard.data.batches import TOKENS
+from regard.data.batches import TOKENS, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.pretraining import IGNORED
@@ -20,7 +20,7 @@ from regard.errors import RegardError
 from regard.evaluation import glue
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Inputs, Reading
-from regard.models.bert import ClassificationHead, RegressionHead
+from regard.models.heads import ClassificationHead, RegressionHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
@@ -37,7 +37,7 @@ METRICS = {
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
     """What the model says of each text: the logits of all labels, or one number."""
-    return model(batch.tokens_BT, batch.segments_BT)[:, 0]
+    return model(*batch.inputs)[:, 0]
 
 
 def loss(answers_BV: Tensor, label_B: Tensor, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
@@ -83,7 +83,7 @@ class Classifier(Encoder):
     @property
     def labels(self) -> tuple[str, ...]:
         """What may be said; nothing where it is a number."""
-        return getattr(self.model.config.head, "labels", ())
+        return self.model.config.labels
 
     @overload
     def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = TOKENS) -> Verdict: ...  # type: ignore[overload-overlap]
@@ -109,8 +109,8 @@ class Classifier(Encoder):
             raise RegardError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
         encoded = self.encode(texts, seconds)
         result: dict[int, Verdict] = {}
-        for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
-            answers_BV = self.model(tokens_BT, segments_BT)[:, 0]
+        for indices, batch in self.batches(encoded, batch_tokens):
+            answers_BV = self.model(*batch.inputs)[:, 0]
             for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
                 result[i] = self.verdict(answers_V, encoded[i].is_cut)
         return [result[i] for i in range(len(texts))]
@@ -183,7 +183,7 @@ class ClassificationTask(Task):
 
     def units(self, batch: LabelledBatch) -> dict[str, int]:
         """Tokens, and texts with a label."""
-        tokens = int((batch.tokens_BT != self.tokenizer.pad).sum())
+        tokens = count_tokens(batch.tokens_BT, batch.is_padding_BT)
         return {"tokens": tokens, "texts": int(is_asked(batch.label_B).sum())}
 
     def loss(self, model: Any, batch: LabelledBatch) -> dict[str, Summed]:

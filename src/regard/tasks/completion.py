@@ -2,6 +2,7 @@
 
 import codecs
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -176,15 +177,15 @@ class Completer(Looked, Opened):
 
     def _asked(
         self, read: Sequence[int], tokens: int, overflow: Overflow
-    ) -> tuple[Autoregressive, Tensor, Sequence[int]]:
+    ) -> tuple[Autoregressive, tuple[Tensor, ...], Sequence[int]]:
         """What decoding is asked with: a model, what it has read but for the last token, and how far it goes."""
         if tokens < 1:
             raise RegardError(f"at least one token is to be written, not {tokens}")
         if overflow not in get_args(Overflow):
             raise RegardError(f"overflow is 'error' or 'slide', not {overflow!r}")
-        context = self.model.limit
-        model = lean(self.model, min(tokens, context))
-        if self._slides(read, tokens):
+        context: int | None = self.model.limit
+        model = lean(self.model, tokens if context is None else min(tokens, context))
+        if context is not None and self._slides(read, tokens):
             if overflow == "error":
                 raise RegardError(
                     f"{len(read):,} tokens to read and {tokens:,} to write do not fit into the context of {context:,}; "
@@ -192,14 +193,15 @@ class Completer(Looked, Opened):
                 )
             model = Sliding(model, context)
         inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
-        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), inputs_BT, [tokens]
+        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
 
     def slides(self, prompt: str, tokens: int) -> bool:
         """Whether so many tokens after a text are more than the model can see at a time."""
         return self._slides(self._read(prompt), tokens)
 
     def _slides(self, read: Sequence[int], tokens: int) -> bool:
-        return len(read) + tokens - 1 > self.model.limit  # the last one is not read any more
+        limit = self.model.limit
+        return limit is not None and len(read) + tokens - 1 > limit  # the last one is not read any more
 
     def _is_stopped(self, stops: Sequence[bytes], written: Sequence[int]) -> bool:
         if not stops:
@@ -279,6 +281,8 @@ class Completer(Looked, Opened):
 
     def _most(self, read: Sequence[int]) -> int:
         """How many tokens can be said after these; the last one is not read any more."""
+        if self.model.limit is None:
+            return sys.maxsize
         most: int = self.model.limit - len(read) + 1
         if most < 1:
             raise RegardError(
@@ -372,7 +376,7 @@ def _pieces(parts: Sequence[Part]) -> Iterator[str]:
 
 def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The loss of a batch, summed over the tokens that are asked for; and the same without smoothing."""
-    x_ND, next_N = model.hidden(batch.tokens_BT).flatten(0, 1), batch.next_BT.flatten()
+    x_ND, next_N = model.hidden(*batch.inputs).flatten(0, 1), batch.next_BT.flatten()
     is_asked_N = next_N != IGNORED
     if not is_asked_N.all():
         x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]

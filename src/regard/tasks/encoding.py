@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.codecs.wordpiece import END, WordPiece
 from regard.data import sequences
 from regard.data.batches import TOKENS, in_batches
-from regard.data.sequences import Encoded
+from regard.data.sequences import Encoded, TextBatch
 from regard.errors import RegardError
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, by_role
@@ -35,11 +35,10 @@ class Encoder(Looked, Opened):
         """Texts as the model reads them, cut to what it can take."""
         return sequences.encode(self.tokenizer, texts, seconds, longest=self.model.limit)
 
-    def batches(self, encoded: Sequence[Encoded], tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Texts of like length together: their numbers, tokens_BT and segments_BT."""
+    def batches(self, encoded: Sequence[Encoded], tokens: int) -> Iterator[tuple[list[int], TextBatch]]:
+        """Texts of like length together, and their numbers."""
         for indices in in_batches([len(e.tokens) for e in encoded], tokens):
-            tokens_BT, segments_BT = sequences.tensors(self.tokenizer, [encoded[i] for i in indices])
-            yield indices, tokens_BT.to(self.device), segments_BT.to(self.device)
+            yield indices, sequences.text_batch(self.tokenizer, [encoded[i] for i in indices]).to(self.device)
 
     @torch.no_grad()
     def embed(
@@ -65,15 +64,15 @@ class Encoder(Looked, Opened):
         encoded = self.encode(some)
         width = self.model.config.width * (len(chosen) if join == "concatenate" else 1)
         result_ND = torch.empty(len(some), width, dtype=next(self.model.parameters()).dtype)
-        for indices, tokens_BT, segments_BT in self.batches(encoded, batch_tokens):
-            x_BTD = self._vectors(tokens_BT, segments_BT, chosen, join)
-            result_ND[indices] = pooled(x_BTD, tokens_BT == self.tokenizer.pad, pool).cpu()
+        for indices, batch in self.batches(encoded, batch_tokens):
+            x_BTD = self._vectors(batch, chosen, join)
+            result_ND[indices] = pooled(x_BTD, batch.is_padding_BT, pool).cpu()
         found_ND = nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
         return found_ND[0] if isinstance(texts, str) else found_ND
 
-    def _vectors(self, tokens_BT: Tensor, segments_BT: Tensor, layers: Sequence[int], join: Join) -> Tensor:
+    def _vectors(self, batch: TextBatch, layers: Sequence[int], join: Join) -> Tensor:
         """A vector for each token. Another engine computes them in another way."""
-        return joined(self.model.states(tokens_BT, segments_BT), layers, join)
+        return joined(self.model.states(*batch.inputs), layers, join)
 
     def _layers(self, layers: Sequence[int]) -> list[int]:
         count = self.model.config.layers + 1
@@ -103,7 +102,7 @@ class Encoder(Looked, Opened):
 
     def inputs(self, encoded: Encoded) -> tuple[Tensor, ...]:
         """What the model is called with for one text."""
-        return tuple(x.to(self.device) for x in sequences.tensors(self.tokenizer, [encoded]))
+        return sequences.text_batch(self.tokenizer, [encoded]).to(self.device).inputs
 
     def stream(self, tokens: Sequence[int], segments: Sequence[int] = ()) -> Stream:
         """Tokens as they are shown."""
@@ -148,10 +147,12 @@ def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tenso
     return summed_BTD / len(chosen) if join == "mean" else summed_BTD
 
 
-def pooled(x_BTD: Tensor, is_padding_BT: Tensor, pool: Pool) -> Tensor:
+def pooled(x_BTD: Tensor, is_padding_BT: Tensor | None, pool: Pool) -> Tensor:
     """The vectors of a text as one."""
     if pool == "cls":
         return x_BTD[:, 0]
+    if is_padding_BT is None:
+        return x_BTD.amax(1) if pool == "max" else x_BTD.mean(1)
     if pool == "max":
         return x_BTD.masked_fill(is_padding_BT[..., None], -torch.inf).amax(1)
     kept_BT1 = (~is_padding_BT)[..., None].to(x_BTD.dtype)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,20 +13,39 @@ from torch.nn import functional as F
 from regard.blocks.loss import linear_cross_entropy_and_hits
 from regard.codecs.interface import Examples
 from regard.codecs.wordpiece import MASK
+from regard.data.batches import count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
 from regard.errors import RegardError
 from regard.explain.reading import Inputs, Reading
 from regard.folders import cache
-from regard.models.bert import PretrainingHead
+from regard.models.heads import PretrainingHead
 from regard.tasks.encoding import Encoder
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed, means
 
 
+class Pretrained(Protocol):
+    """What pre-training asks of an encoder: BERT's head of words, the embedding that it reads, and a pooler."""
+
+    @property
+    def tokens(self) -> Any:
+        """The token embedding."""
+        ...
+
+    @property
+    def head(self) -> Any:
+        """The `WordHead`."""
+        ...
+
+    def pool(self, x_BTD: Tensor) -> Tensor:
+        """The vector that stands for the whole text."""
+        ...
+
+
 def word_loss(
-    model: Any, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
+    model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the words asked for; without smoothing; and how many of them were guessed."""
     asked_BT = batch.words_BT != IGNORED
@@ -37,7 +56,7 @@ def word_loss(
     return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed}
 
 
-def next_loss(model: Any, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
+def next_loss(model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the question whether the second text follows, and sums to tell of."""
     asked_B = batch.follows_B != IGNORED
     answers_B2 = model.head.next(model.pool(x_BTD))[:, 0][asked_B]
@@ -62,7 +81,8 @@ class Guesser(Encoder):
         """For each `[MASK]` of a text the most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
-            raise RegardError(f"there is no {MASK} in the text, or none in its first {self.model.limit} tokens")
+            beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_cut else ""
+            raise RegardError(f"there is no {MASK} in the text{beyond}")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
@@ -147,14 +167,14 @@ class PretrainingTask(Task):
     def units(self, batch: PretrainingBatch) -> dict[str, int]:
         """Tokens, words that are asked for, and pairs of texts."""
         return {
-            "tokens": int((batch.tokens_BT != self.tokenizer.pad).sum()),
+            "tokens": count_tokens(batch.tokens_BT, batch.is_padding_BT),
             "words": int((batch.words_BT != IGNORED).sum()),
             "pairs": int((batch.follows_B != IGNORED).sum()),
         }
 
     def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
         """Of words, and of pairs."""
-        x_BTD = model.hidden(batch.tokens_BT, batch.segments_BT)
+        x_BTD = model.hidden(*batch.inputs)
         result = {"words": Summed(*word_loss(model, x_BTD, batch, self.smoothing))}
         if model.head.next is not None:
             result["pairs"] = Summed(*next_loss(model, x_BTD, batch))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from regard.codecs.interface import Examples
 from regard.codecs.words import Words
-from regard.data.batches import TOKENS, in_batches
+from regard.data.batches import TOKENS, given, in_batches
 from regard.data.conllu import Sentence
 from regard.data.corpus import file_hash
 from regard.data.pretraining import IGNORED
@@ -21,7 +21,7 @@ from regard.errors import RegardError
 from regard.evaluation import tagging as scoring
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Inputs, Reading
-from regard.models.bert import TaggingHead
+from regard.models.heads import TaggingHead
 from regard.tasks.encoding import Encoder
 from regard.tasks.opened import Opened
 from regard.tasks.texts import as_given, expect_texts
@@ -87,14 +87,14 @@ class PieceTagger(TagsWords, Encoder):
     @property
     def labels(self) -> tuple[str, ...]:
         """All tags."""
-        return self.model.config.head.labels
+        return self.model.config.labels
 
     @torch.no_grad()
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         pieces = in_pieces(self.tokenizer, given, self.model.limit)
         result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]
-        for indices, tokens_BT, segments_BT in self.batches([p.encoded for p in pieces], batch_tokens):
-            best_BT = self.model(tokens_BT, segments_BT).argmax(2).tolist()
+        for indices, batch in self.batches([p.encoded for p in pieces], batch_tokens):
+            best_BT = self.model(*batch.inputs).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
                 for word, place in enumerate(pieces[i].firsts):
                     result[i][word] = self.labels[best_T[place]]
@@ -139,13 +139,14 @@ class WordTagger(TagsWords, Opened):
         return self.model.config.labels
 
     @torch.no_grad()
-    def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
-        features = self.tokenizer.encode(given)
-        result: list[list[str | None]] = [[] for _ in given]
-        for indices in in_batches([len(sentence) for sentence in given], batch_tokens):
-            best_BT = self.model(stacked([features[i] for i in indices]).to(self.device)).argmax(2).tolist()
+    def _tag(self, sentences: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
+        features = self.tokenizer.encode(sentences)
+        result: list[list[str | None]] = [[] for _ in sentences]
+        for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
+            inputs = (x.to(self.device) for x in given(*stacked([features[i] for i in indices])))
+            best_BT = self.model(*inputs).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
-                result[i] = [self.labels[number] for number in best_T[: len(given[i])]]
+                result[i] = [self.labels[number] for number in best_T[: len(sentences[i])]]
         return result
 
 

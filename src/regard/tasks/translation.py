@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from regard.blocks.loss import linear_cross_entropy
 from regard.codecs.interface import Examples
 from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
-from regard.data.batches import TOKENS, in_batches, pad
+from regard.data.batches import TOKENS, given, in_batches
 from regard.data.corpus import Corpus, chunks, encoded
-from regard.data.parallel import PairBatch, Pairs, pair_batch
+from regard.data.parallel import PairBatch, Pairs, pair_batch, source_batch
 from regard.data.sources import DatesConfig, ParallelConfig, Part
 from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
@@ -40,7 +40,7 @@ BLEU_SENTENCES = 200  # that validation translates
 class EncoderDecoder(Autoregressive, Protocol):
     """What translation asks of a model."""
 
-    def hidden(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+    def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """A vector for each target token, from which the next one is read."""
         ...
 
@@ -57,7 +57,7 @@ class EncoderDecoder(Autoregressive, Protocol):
 def loss(model: EncoderDecoder, batch: PairBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
     """The loss of a batch, summed over its real target tokens; the same without smoothing; and how many they are."""
     is_real_BT = batch.next_BT != PAD
-    x_ND = model.hidden(batch.source_BS, batch.target_BT)[is_real_BT]
+    x_ND = model.hidden(*batch.inputs)[is_real_BT]
     smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], smoothing)
     return smooth, plain, x_ND.size(0)
 
@@ -193,7 +193,11 @@ class Translator(Looked, Opened):
     ) -> list[list[Hypothesis]]:
         """What is written for each source. Another engine does this in another way."""
         room = max(map(len, sources)) + ROOM  # most translations are about as long as what they translate
-        return how.search(lean(self.model, room), pad(sources, PAD, after=END).to(self.device), longest, starts)
+        return how.search(lean(self.model, room), self._inputs(sources), longest, starts)
+
+    def _inputs(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+        """What the model starts with."""
+        return tuple(x.to(self.device) for x in given(*source_batch(sources)))
 
     @property
     def _room(self) -> int:
@@ -267,7 +271,7 @@ class Translator(Looked, Opened):
         source = self._fitting(self.source.encode([self._text(inputs)])[0])
         if not source:
             return
-        state, tokens = self.model.start(pad([source], PAD, after=END).to(self.device)), [BEGIN]
+        state, tokens = self.model.start(*self._inputs([source])), [BEGIN]
         seen = _stream(self.source, [*source, END])
         for _ in range(min(2 * len(source) + 20, self._room)):
             logits_BV, state = self.model.step(torch.tensor(tokens[-1:], device=self.device), state)
@@ -298,7 +302,7 @@ class Translator(Looked, Opened):
         scores = [0.0] * len(encoded)
         for indices in in_batches([max(map(len, pair)) for pair in encoded], batch_tokens, with_empty=True):
             batch = pair_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
-            logits_BTV = self.model(batch.source_BS, batch.target_BT)
+            logits_BTV = self.model(*batch.inputs)
             logs_BT = logits_BTV.log_softmax(-1).gather(2, batch.next_BT[:, :, None])[:, :, 0]
             sums_B = logs_BT.masked_fill(batch.next_BT == PAD, 0.0).sum(1)
             for i, score in zip(indices, sums_B.tolist(), strict=True):

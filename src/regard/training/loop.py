@@ -355,7 +355,7 @@ class Training:
     def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
         path = self.run / "bad-batch.safetensors"
         if what == "loss" or self.group.is_first:  # a gradient is the same for all
-            tensors = {f"{name}.{i}": x for i, batch in enumerate(batches) for name, x in vars(batch).items()}
+            tensors = {f"{name}.{i}": x for i, batch in enumerate(batches) for name, x in batch.tensors().items()}
             write_tensors(path, tensors)
         raise RegardError(
             f"the {what} of step {self.state.step:,} is not a finite number; the batch is in {path}. "

@@ -1,0 +1,44 @@
+import torch
+from torch.nn import functional as F
+
+from helpers import assert_same
+from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.heads import LinearHead, Pooler, WordHead
+
+TOKENS = TokenEmbedding(11, 8, scaled=False)
+
+
+def test_words_are_scored_by_their_own_embedding() -> None:
+    torch.manual_seed(1)
+    head = WordHead(8, 11, activation="gelu", norm_eps=1e-12, next_sentence=False)
+    torch.nn.init.normal_(head.bias)
+    x_BTD = torch.randn(2, 3, 8)
+    vectors = F.layer_norm(F.gelu(x_BTD @ head.dense.weight.T + head.dense.bias), (8,), eps=1e-12)
+    assert_same(head(x_BTD), vectors)
+    assert_same(head.answer(x_BTD, TOKENS), vectors @ TOKENS.weight.T + head.bias)
+
+
+def test_only_a_head_that_is_asked_for_the_next_sentence_has_weights_for_it() -> None:
+    names = {
+        is_asked: set(WordHead(8, 11, activation="relu", norm_eps=1e-12, next_sentence=is_asked).state_dict())
+        for is_asked in (True, False)
+    }
+    assert names[True] - names[False] == {"next.weight", "next.bias"}
+    assert names[False] == {"dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"}
+
+
+def test_a_linear_head_drops_out_in_training_only() -> None:
+    torch.manual_seed(1)
+    head = LinearHead(8, 3, dropout=0.5)
+    assert set(head.state_dict()) == {"1.weight", "1.bias"}
+    x_BTD = torch.randn(2, 5, 8)
+    assert not torch.equal(head.answer(x_BTD, TOKENS), head.answer(x_BTD, TOKENS))
+    assert_same(head.eval().answer(x_BTD, TOKENS), x_BTD @ head[1].weight.T + head[1].bias)
+
+
+def test_the_pooled_vector_is_made_of_the_first_token() -> None:
+    torch.manual_seed(1)
+    pooler = Pooler(8)
+    assert set(pooler.state_dict()) == {"weight", "bias"}
+    x_BTD = torch.randn(2, 5, 8)
+    assert_same(pooler(x_BTD), (x_BTD[:, :1] @ pooler.weight.T + pooler.bias).tanh())

@@ -125,9 +125,9 @@ class Stepper:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=is_ours)
         chance = torch.Generator().manual_seed(0)
         # from 4 on, so that no library takes a token for padding
-        tokens = [torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3)]
+        source, target, following = (torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3))
         # ours is given a mask, too, though it hides nothing: all others compute with one
-        self.batch = Batch(*tokens, is_padding_BS=torch.zeros(BATCH, LENGTH, dtype=torch.bool))
+        self.batch = Batch(source, target, following, torch.zeros(BATCH, LENGTH, dtype=torch.bool))
 
     def __call__(self) -> None:
         """Forward, backward, update, on a loss that is summed over tokens."""

@@ -1,18 +1,12 @@
 """Names that end in a shape tell the truth: checked while every block and model runs."""
 
-import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-import regard
 from regard.blocks import masks
 from regard.blocks.attend import attend_explicitly
 from regard.blocks.attention import MultiHeadAttention
@@ -31,39 +25,7 @@ from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.pretraining import next_loss, word_loss
-
-SOURCE = str(Path(regard.__file__).parent)
-SUFFIX = re.compile(r"_([A-Z1]+)$")
-
-
-@contextmanager
-def shapes_checked() -> Iterator[set[str]]:
-    """Looks at the locals of each function of Regard when it returns; gives the names that were checked."""
-    seen: set[str] = set()
-    wrong: list[str] = []
-
-    def on_event(frame: FrameType, event: str, _argument: Any) -> None:
-        if event != "return" or not frame.f_code.co_filename.startswith(SOURCE):
-            return
-        sizes: dict[str, int] = {"1": 1}
-        for name, value in frame.f_locals.items():
-            if not (suffix := SUFFIX.search(name)) or not isinstance(value, Tensor):
-                continue
-            seen.add(name)
-            where = f"{Path(frame.f_code.co_filename).name}, {frame.f_code.co_name}: {name} is {tuple(value.shape)}"
-            if value.dim() != len(suffix[1]):
-                wrong.append(where)
-                continue
-            for letter, size in zip(suffix[1], value.shape, strict=True):
-                if sizes.setdefault(letter, size) != size:
-                    wrong.append(f"{where}, but {letter} is {sizes[letter]}")
-
-    sys.setprofile(on_event)
-    try:
-        yield seen
-    finally:
-        sys.setprofile(None)
-    assert not wrong, "\n".join(wrong)
+from shapes import SOURCE, shapes_checked
 
 
 def transformer(**changes: Any) -> None:
@@ -165,3 +127,14 @@ def test_a_wrong_name_is_found() -> None:
     ):
         with pytest.raises(AssertionError, match=message), shapes_checked():
             scope["f"](x, y)
+
+
+@pytest.mark.parametrize("shape", [(2, 48), (2, 4, 16)])
+def test_a_digit_is_a_dimension_of_that_size(shape) -> None:
+    scope: dict[str, Any] = {}
+    exec(compile("def f(made_B3D):\n    return made_B3D\n", f"{SOURCE}/lie.py", "exec"), scope)
+    with pytest.raises(AssertionError, match="made_B3D is"), shapes_checked():
+        scope["f"](torch.zeros(shape))
+    with shapes_checked() as seen:
+        scope["f"](torch.zeros(2, 3, 16))
+    assert seen == {"made_B3D"}

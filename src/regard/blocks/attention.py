@@ -28,7 +28,7 @@ class KeyValue(NamedTuple):
 
     def reorder(self, index_B: Tensor) -> "KeyValue":
         """Keys and values of the sentences that `index_B` names."""
-        return KeyValue(*(x_BHSK.index_select(0, index_B) for x_BHSK in self))
+        return KeyValue(*(x.index_select(0, index_B) for x in self))
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class CellState:
     def reorder(self, index_B: Tensor) -> "CellState":
         """The state of the sentences that `index_B` names."""
         return CellState(
-            tuple(part_LBD.index_select(1, index_B) for part_LBD in self.hidden),
+            tuple(part.index_select(1, index_B) for part in self.hidden),
             None if self.memory is None else self.memory.reorder(index_B),
             None if self.weights_BS is None else self.weights_BS.index_select(0, index_B),
         )

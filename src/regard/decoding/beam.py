@@ -158,5 +158,5 @@ def few_best(x_BV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     chosen_BCK = x_BGK.gather(1, block_BC[:, :, None].expand(-1, -1, BLOCK))
     # what is left after the last block comes along, as a block that is not full
     values_BC, place_BC = torch.cat((chosen_BCK.flatten(1), x_BV[:, blocks * BLOCK :]), dim=1).topk(count)
-    block_BC = F.pad(block_BC, (0, 1), value=blocks)
-    return values_BC, block_BC.gather(1, place_BC // BLOCK) * BLOCK + place_BC % BLOCK
+    block_BE = F.pad(block_BC, (0, 1), value=blocks)
+    return values_BC, block_BE.gather(1, place_BC // BLOCK) * BLOCK + place_BC % BLOCK

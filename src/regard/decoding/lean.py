@@ -191,10 +191,10 @@ class Layer:
     ) -> Tensor:
         """x, after it has looked at the tokens so far, its own among them, whose keys and values go into `new`."""
         _, count, heads, rows, width = new_2NHWK.shape
-        made_B3D = linear(self._before(x_BD, self.attention_norm), *self.joined)
+        made_BE = linear(self._before(x_BD, self.attention_norm), *self.joined)
         if self.rotary is not None:
-            made_B3D = self._turned(made_B3D, self.rotary, position)
-        made_3NHWK = made_B3D.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
+            made_BE = self._turned(made_BE, self.rotary, position)
+        made_3NHWK = made_BE.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
         new_2NHWK.copy_(made_3NHWK[1:])
         found_NHWK = attend_searching(made_3NHWK[0], *seen, unseen, self.scale)
         return self._after(x_BD, linear(_rows(found_NHWK), *self.out), self.attention_norm)
@@ -218,9 +218,9 @@ class Layer:
         x_BD = x_BD + said_BD
         return x_BD if self.is_before else _normed(x_BD, norm)
 
-    def _turned(self, made_B3D: Tensor, rotary: Rotary, position: int) -> Tensor:
+    def _turned(self, made_BE: Tensor, rotary: Rotary, position: int) -> Tensor:
         """Query and key, turned by their position, which is that of all rows; the value as it is."""
-        turned, value_BD = made_B3D.tensor_split([2 * self.heads * self.width], dim=1)
+        turned, value_BD = made_BE.tensor_split([2 * self.heads * self.width], dim=1)
         turned_BHTK = rotary(turned.view(len(turned), 2 * self.heads, 1, self.width), position)
         return torch.cat((turned_BHTK.flatten(1), value_BD), dim=1)
 
@@ -230,8 +230,8 @@ def join(model: nn.Module) -> None:
     for layer in Lean(model).blocks if isinstance(model, Transformer | Gpt2) else ():
         parts = layer.attention.query, layer.attention.key, layer.attention.value
         # by rows, so that each of the three lies in one piece, as optimizers expect it
-        whole_3DD = torch.cat([part.weight.detach() for part in parts])
-        for part, weight_DD in zip(parts, whole_3DD.chunk(3), strict=True):
+        whole_ED = torch.cat([part.weight.detach() for part in parts])
+        for part, weight_DD in zip(parts, whole_ED.chunk(3), strict=True):
             part.weight.data = weight_DD
 
 
@@ -240,10 +240,10 @@ def _joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
     parts = attention.query, attention.key, attention.value
     weights: list[Tensor] = [part.weight for part in parts]
     biases: list[Tensor] = [part.bias for part in parts]
-    whole_3DD = _side_by_side(weights)
-    if whole_3DD is None:
-        whole_3DD = torch.cat(weights)
-    return whole_3DD, None if biases[0] is None else torch.cat(biases)
+    whole_ED = _side_by_side(weights)
+    if whole_ED is None:
+        whole_ED = torch.cat(weights)
+    return whole_ED, None if biases[0] is None else torch.cat(biases)
 
 
 def _side_by_side(matrices: Sequence[Tensor]) -> Tensor | None:

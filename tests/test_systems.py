@@ -1,0 +1,192 @@
+"""One test over all systems of the registry, so that nobody can forget one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import small
+from helpers import assert_same
+from regard import library, recipe
+from regard.blocks.capture import attention_cores
+from regard.explain.importance import early_answers, head_effects, rollout
+from regard.explain.reading import expect_subject, looks
+from regard.explain.walk import parts, walk
+from regard.models.interface import Answering
+from regard.serve.explorer import Explorer
+from regard.systems import SYSTEMS
+from regard.training.loop import Training
+from shapes import shapes_checked
+from small import CASES, NAMES
+
+TEXT, OTHER = "the small dog sees a garden", "she runs"
+ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
+    "translate": lambda opened, texts: [best[0].text for best in opened.translate(texts)],
+    "complete": lambda opened, texts: [opened.complete(text, tokens=4)[0].text for text in texts],
+    "classify": lambda opened, texts: [found.label for found in opened.classify(texts)],
+    "tag": lambda opened, texts: opened.tag(texts),
+    "embed": lambda opened, texts: [[round(x, 3) for x in row] for row in opened.embed(texts).tolist()],
+    "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
+}
+"""What an opened model answers, by the first verb of its task."""
+CONVERTIBLE = {"transformer": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}}
+"""Where Hugging Face's library has only some of the models of a kind: what these are like."""
+
+
+@pytest.fixture(scope="module", params=range(len(CASES)), ids=NAMES)
+def case(request, tmp_path_factory) -> tuple[Any, Any, Path, set[str]]:
+    """A system and a task, trained for a few steps; and the names whose shapes were checked meanwhile."""
+    system, task, data = CASES[request.param]
+    folder = tmp_path_factory.mktemp("system")
+    threads = torch.get_num_threads()
+    training = small.start(small.small_recipe(system, task, data, folder))
+    with shapes_checked() as seen:
+        training.advance()
+    training.train()
+    torch.set_num_threads(threads)
+    return system, task, folder / "run", seen
+
+
+def test_names_end_in_their_shape(case) -> None:
+    *_, seen = case
+    assert seen
+
+
+@pytest.mark.usefixtures("threads_as_before")
+def test_it_is_killed_and_resumes_to_the_bit(case, tmp_path: Path) -> None:
+    system, task, run, _ = case
+    data = next(data for one, other, data in CASES if (one, other) == (system, task) and _is_of(run, data))
+    made = small.small_recipe(system, task, data, run.parent, run=str(tmp_path / "run"))
+    training = small.start(made)
+
+    def dying_step(*arguments: Any) -> Any:
+        if training.state.step == 3:
+            raise KeyboardInterrupt
+        return Training.step(training, *arguments)
+
+    training.step = dying_step  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        training.train()
+    small.start(made).train()
+    one, other = (load_file(folder / "last" / "model.safetensors") for folder in (run, tmp_path / "run"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def _is_of(run: Path, data: Any) -> bool:
+    return f'"kind": "{data.kind}"' in (run / "recipe.json").read_text()
+
+
+def test_it_opens_as_its_folder_says_and_answers_many_like_one(case) -> None:
+    _, task, run, _ = case
+    assert library.read(str(run)).task == task.name
+    opened = library.load_for(task.verbs[0], str(run))
+    assert task.verbs[0] in ANSWERS, "give tests/test_systems.py a way to ask this verb"
+    answer = ANSWERS[task.verbs[0]]
+    with shapes_checked():
+        together = answer(opened, [TEXT, OTHER])
+    assert together == [answer(opened, [text])[0] for text in (TEXT, OTHER)]
+
+
+def test_a_run_is_something_to_begin_with(case) -> None:
+    _, _, run, _ = case
+    contents = library.read(str(run))
+    model = contents.config.build()
+    library.begin_with(model, contents)
+    mine = library.tensors(model)
+    assert all(torch.equal(mine[name], tensor) for name, tensor in contents.weights.items())
+    tables = recipe._codecs(contents)
+    assert tables.keys() == {codec.slot for codec in contents.codecs.values()}
+
+
+def read(run: Path) -> Any:
+    opened = library.load(str(run))
+    if not hasattr(opened, "accepts"):
+        pytest.skip("it cannot be looked into")
+    subject = expect_subject(opened, "it")
+    subject.model.double()
+    return subject.reading(dict.fromkeys(subject.accepts, TEXT))
+
+
+def test_every_attention_says_who_looks_at_whom(case) -> None:
+    _, _, run, _ = case
+    model = library.load(str(run)).model
+    assert {look.path.partition("@")[0] for look in looks(model)} == set(attention_cores(model))
+    for look in looks(model):
+        assert look.heads >= 1
+
+
+def test_a_walk_ends_with_what_the_part_gave(case) -> None:
+    _, _, run, _ = case
+    with shapes_checked():
+        reading = read(run)
+        for part in parts(reading.model):
+            expected = given(reading.model, part.path, part.call, reading.run)
+            for token in {0, len(reading.streams[part.stream].tokens) - 1}:
+                steps = walk(reading, part.path, token)
+                assert steps
+                assert_same(steps[-1].values, expected[token][: len(steps[-1].values)])
+
+
+def given(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> torch.Tensor:
+    """What the module of a part gives as the model runs: (tokens, width)."""
+    seen: list[Any] = []
+    module = model.get_submodule(path.partition("@")[0])
+    handle = module.register_forward_hook(lambda _m, _a, output: seen.append(output))
+    with torch.no_grad():
+        run()
+    handle.remove()
+    seen = [output[0] if isinstance(output, tuple) else output for output in seen]
+    # a cell runs once for each token
+    return torch.cat(seen) if seen[0].dim() == 2 else seen[call][0]
+
+
+def test_looking_inside_works(case) -> None:
+    _, _, run, _ = case
+    reading = read(run)
+    model = reading.model
+    if reading.looks:
+        effects = head_effects(reading)
+        assert {path: len(values) for path, values in effects.items()} == {x.path: x.heads for x in reading.looks}
+        for flow in rollout(reading).values():
+            assert_same(flow.sum(1), torch.ones(len(flow), dtype=flow.dtype))
+    if isinstance(model, Answering) and reading.said.tokens:
+        assert early_answers(reading)
+
+
+def test_the_explorer_answers(case) -> None:
+    _, _, run, _ = case
+    opened = library.load(str(run))
+    if not hasattr(opened, "accepts"):
+        pytest.skip("it cannot be looked into")
+    subject = expect_subject(opened, "it")
+    explorer = Explorer(subject, "it")
+    asked = {"inputs": dict.fromkeys(subject.accepts, TEXT)}
+    about = explorer.answer("model", {})
+    assert explorer.answer("read", asked)["streams"]
+    for look in about["looks"]:
+        assert explorer.answer("attention", {**asked, "path": look["path"]}).values.dim() == 3
+    for part in about["parts"]:
+        assert explorer.answer("walk", {**asked, "path": part["path"], "token": 0})["steps"]
+    assert explorer.answer("what-if", asked)["changed"]
+
+
+@pytest.mark.parametrize("system", [each for each in SYSTEMS if each.family], ids=lambda system: system.name)
+def test_it_converts_out_and_back(system, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    task, data = next((task, data) for one, task, data in CASES if one is system)
+    made = small.small_recipe(system, task, data, tmp_path, model=CONVERTIBLE.get(system.name, {}))
+    training = small.start(made)
+    weights = library.tensors(training.model)
+    library.save(tmp_path / "ours", training.task.config, weights, training.task.codecs, "")
+    library.convert(str(tmp_path / "ours"), f"hf:{tmp_path / 'theirs'}")
+    library.convert(f"hf:{tmp_path / 'theirs'}", str(tmp_path / "back"))
+    back = library.read(str(tmp_path / "back"))
+    assert all(torch.equal(back.weights[name], tensor) for name, tensor in weights.items())
+    assert ANSWERS[task.verbs[0]](library.load(str(tmp_path / "back")), [TEXT]) == ANSWERS[task.verbs[0]](
+        library.load(str(tmp_path / "ours")), [TEXT]
+    )

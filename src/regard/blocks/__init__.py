@@ -10,5 +10,6 @@ Names end in their shape, one letter a dimension, the same letters in the whole 
                                              A width in which additive scores are formed
                                              C channels of a convolution
 
-A `1` is a dimension that broadcasts, another digit one of that size. Masks are named for what True means: `allowed_BHTS`, `is_padding_BS`.
+A `1` is a dimension that broadcasts, another digit one of that size. Masks are named for what True means:
+`allowed_BHTS`, `is_padding_BS`.
 """

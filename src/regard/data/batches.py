@@ -42,10 +42,13 @@ class Batch:
         Where there are fewer examples than processes, it is an example of which nothing is asked, so without a loss.
         """
         tensors = self.tensors()
-        if rank < len(next(iter(tensors.values()))):
+        if rank < len(self):
             return replace(self, **{name: tensor[rank::world] for name, tensor in tensors.items()})
         nothing = {name: torch.full_like(tensors[name][:1], number) for name, number in self.asked.items()}
         return replace(self, **{name: tensor[:1] for name, tensor in tensors.items()} | nothing)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.tensors().values())))
 
     def tensors(self) -> dict[str, Tensor]:
         """By name, those that are there."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from regard.blocks.costs import collect
 from regard.data.batches import Batch, Position
 from regard.errors import RegardError
 from regard.folders import write_tensors
@@ -32,7 +33,7 @@ from regard.training.recompute import recompute
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
 from regard.training.setup import Job, Setup
-from regard.training.task import Tally, Task
+from regard.training.task import Summed, Tally, Task
 
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
@@ -322,10 +323,16 @@ class Training:
         tally = Tally()
         for batch in batches:
             tally.counts.update(self.task.units(batch))
-        for batch in (whole.share(self.group.rank, self.group.world) for whole in batches):
-            with self.device.autocast():
+        for whole in batches:
+            batch = whole.share(self.group.rank, self.group.world)
+            with self.device.autocast(), collect() as costs:
                 parts = self.task.loss(self.model, batch.to(self.device.torch))
             loss = torch.stack([part.loss / max(1, tally.counts[unit]) for unit, part in parts.items()]).sum()
+            for name, cost in costs.sums().items():
+                # an example that only stands in for a share has no loss, so no cost either
+                own = cost * (self.group.rank < len(whole))
+                loss = loss + own / max(1, tally.counts["tokens"])
+                tally.add({"tokens": Summed(own, {name: own.detach()})})
             if not torch.isfinite(loss):
                 self._stop_for_nan([batch], "loss")
             loss.backward()

@@ -30,6 +30,7 @@ from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.texts import as_given, expect_texts
+from regard.tasks.translation_evaluation import EvaluatesTranslations
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed, means
 
@@ -110,7 +111,7 @@ class Drawing(Writing, total=False):
     seed: int
 
 
-class Translator(Looked):
+class Translator(EvaluatesTranslations, Looked):
     """A model with its tokenizers."""
 
     def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
@@ -309,7 +310,7 @@ class TranslationTask(Task):
     """Sentence pairs; the loss of the next token; BLEU."""
 
     name = "translation"
-    verbs = ("translate", "score", "compare", "evaluate")
+    verbs = ("translate", "score", "compare", "evaluate", "look", "explore")
     data = (ParallelConfig, DatesConfig)
     curves = (Curve(score="bleu", label="BLEU (greedy)"),)
 

@@ -12,12 +12,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 EXTRAS = {
-    "cli/parquet.py": {"pyarrow"},
     "explain/figures.py": {"matplotlib"},
     "interop/ct2.py": {"ctranslate2"},
     "interop/ct2_run.py": {"ctranslate2"},
     "interop/onnx.py": {"onnx", "onnxruntime"},
     "serve/app.py": {"fastapi", "starlette", "uvicorn"},
+    "tasks/parquet.py": {"pyarrow"},
 }
 
 

@@ -334,12 +334,27 @@ def _lay_out(model: nn.Module) -> None:
     give_back()
 
 
-def load_for(verb: str, name: str, engine: Engine = "torch") -> Any:
-    """Opens a model that must serve a verb, such as "translate"."""
+def default_for(verb: str) -> str:
+    """The name of the bundled model that serves a verb; of several, first one that is made for it."""
+    tasks = {path.parent.name: _task(path) for path in sorted(ASSETS.glob(f"*/{CONFIG}"))}
+    serving = [name for name, task in tasks.items() if verb in task.verbs]
+    if not serving:
+        raise RegardError(f"no bundled model serves `regard {verb}`; name one with --model")
+    return min(serving, key=lambda name: tasks[name].verbs[0] != verb)
+
+
+def _task(path: Path) -> type[Task]:
+    """What the model is for that a file describes."""
+    task, model, _ = models.read_about(path)
+    return system(model.get("kind")).task(task)
+
+
+def load_for(verb: str, name: str | None = None, engine: Engine = "torch") -> Any:
+    """Opens a model that must serve a verb, such as "translate"; without a name, the bundled one."""
+    name = default_for(verb) if name is None else name
     if name.startswith(CT2):
         opened = _load(name)
-        task, model, _ = models.read_about(Path(name.removeprefix(CT2)) / EXPORTED)
-        _expect_verb(verb, name, system(model["kind"]).task(task))
+        _expect_verb(verb, name, _task(Path(name.removeprefix(CT2)) / EXPORTED))
         return opened
     contents = read(name)
     _expect_verb(verb, name, contents.system.task(contents.task))

@@ -93,7 +93,8 @@ def test_mistakes_are_told_in_words(model: Path, arguments, message) -> None:
 
 
 def test_other_models_do_not_go_on_with_texts() -> None:
-    with pytest.raises(ValueError, match="en-es is a model of kind 'transformer', which does not go on with texts"):
+    message = "en-es is a model for translation, not for `regard complete`; try `regard translate`"
+    with pytest.raises(ValueError, match=message):
         run("--model", "en-es", "ROMEO:")
 
 

@@ -1,4 +1,4 @@
-"""`classify`, `tag`, `embed`, and `evaluate` and `glue` for models that read."""
+"""`classify`, `tag`, `embed`, and `glue` for models that read."""
 
 import json
 from pathlib import Path
@@ -10,33 +10,8 @@ from typer.testing import CliRunner
 
 import regard
 from commands import invoked, run
-from helpers import randomise
-from regard import library
 from regard.cli.main import app
-from regard.codecs.words import Words
-from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
-from regard.models.tagger import TaggerConfig
-from texts import TEXTS, TOKENIZER, bert
-
-HEADS = {
-    "plain": NoHead(),
-    "guesser": PretrainingHead(),
-    "sst2": ClassificationHead(labels=("negative", "positive")),
-    "stsb": RegressionHead(),
-    "pos": TaggingHead(labels=("NOUN", "VERB")),
-}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    for name, head in HEADS.items():
-        model = bert(head).float()
-        library.save(folder / name, model.config, library.tensors(model), {"text": TOKENIZER}, "")
-    words = Words.learn([text.split() for text in TEXTS], least=1)
-    tagger = randomise(TaggerConfig(sizes=words.sizes()["sizes"], labels=("NOUN", "VERB"), width=8).build()).float()
-    library.save(folder / "tagger", tagger.config, library.tensors(tagger), {"text": words}, "")
-    return folder
+from texts import TEXTS
 
 
 def test_texts_are_classified(models: Path) -> None:
@@ -104,42 +79,19 @@ def test_a_text_that_is_too_long_is_told_of(models: Path) -> None:
         assert result.stderr.endswith("whose ends were not read: 1\n")
 
 
-def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> None:
-    rows = [f"{text}\t{i % 2}" for i, text in enumerate(TEXTS)]
-    (tmp_path / "dev.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    found = json.loads(run("evaluate", models / "sst2", "--task", "sst2", "--data", tmp_path / "dev.tsv", "--json"))
-    labels = [verdict.label for verdict in regard.load(str(models / "sst2")).classify(TEXTS)]
-    right = [("negative", "positive")[i % 2] == label for i, label in enumerate(labels)]
-    assert found["accuracy"] == sum(right) / 5
-    assert "accuracy" in run("evaluate", models / "sst2", "--task", "sst2", "--data", tmp_path / "dev.tsv")
-    (tmp_path / "own.csv").write_text("text,label\ngood food,positive\nbad food,negative\n")
-    assert json.loads(run("evaluate", models / "sst2", "--data", tmp_path / "own.csv", "--json"))["texts"] == 2
-    words = [f"{i}\t{word}\t_\tNOUN" + "\t_" * 6 for i, word in enumerate(TEXTS[0].split(), start=1)]
-    (tmp_path / "dev.conllu").write_text("\n".join(words) + "\n\n")
-    for name in ("pos", "tagger"):
-        out = tmp_path / "said"
-        found = json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json", "-o", out))
-        tags = out.read_text().split()
-        assert found["accuracy"] == pytest.approx(tags.count("NOUN") / len(tags))
-        assert "macro F1" in run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
             ["classify", "-m", "plain", "x"],
-            "plain is a model of kind 'bert' with a head for none, which does not classify",
+            "plain is a model for embedding, not for `regard classify`; try `regard embed`",
         ),
-        (["tag", "-m", "sst2", "x"], "which does not tag words"),
-        (["translate", "-m", "sst2", "x"], "which does not translate"),
-        (["embed", "-m", "tagger"], "is a model of kind 'tagger', which does not read texts"),
-        (["evaluate", "sst2"], "is tried with --data"),
-        (["evaluate", "tagger", "--task", "sst2", "--data", "sst2/config.json"], "--task sst2 is for classifiers"),
-        (["evaluate", "sst2", "-o", "nowhere/x"], "nowhere: no such folder"),
+        (["tag", "-m", "sst2", "x"], "sst2 is a model for classification, not for `regard tag`; try `regard classify`"),
+        (["translate", "-m", "sst2", "x"], "not for `regard translate`; try `regard classify`"),
+        (["embed", "-m", "tagger"], "tagger is a model for word_tagging, not for `regard embed`; try `regard tag`"),
         (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
-        (["explore", "-m", "tagger"], "is a model of kind 'tagger', which does not look at anything"),
-        (["look", "-m", "tagger", "x"], "is a model of kind 'tagger', which does not look at anything"),
+        (["explore", "-m", "tagger"], "not for `regard explore`; try `regard tag`"),
+        (["look", "-m", "tagger", "x"], "not for `regard look`; try `regard tag`"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
         (["embed", "-m", "plain", "--layers", "7"], "layers go from 0 to 2"),
@@ -151,16 +103,6 @@ def test_what_cannot_be_done_is_told(models: Path, monkeypatch, arguments, messa
     monkeypatch.chdir(models)
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         run(*arguments, stdin="x\n")
-
-
-def test_a_task_that_does_not_fit_the_model_is_told(models: Path, tmp_path: Path) -> None:
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
-    with pytest.raises(
-        ValueError, match="the model says negative, positive; the task asks for unacceptable, acceptable"
-    ):
-        run("evaluate", models / "sst2", "--task", "cola", "--data", tmp_path / "dev.tsv")
-    with pytest.raises(ValueError, match="--task sst3: no such task; there are cola, sst2"):
-        run("evaluate", models / "sst2", "--task", "sst3", "--data", tmp_path / "dev.tsv")
 
 
 def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:

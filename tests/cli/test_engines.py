@@ -84,10 +84,11 @@ def test_convert_says_what_the_check_found(model: Path, tmp_path: Path) -> None:
     assert out.startswith(f"ct2:{tmp_path / 'fast'}: converted from {model}; checked: cosine at least 0.99")
     vectors = run("embed", "-m", f"ct2:{tmp_path / 'fast'}", stdin="bread\n")
     assert vectors == run("embed", "-m", model, "--engine", "ct2", stdin="bread\n")
-    with pytest.raises(ValueError, match="with a head for none, which does not classify"):
+    with pytest.raises(ValueError, match="is a model for embedding, not for `regard classify`; try `regard embed`"):
         run("classify", "-m", f"ct2:{tmp_path / 'fast'}", "bread")
 
 
 def test_a_model_that_does_something_else_is_named(model: Path) -> None:
-    with pytest.raises(ValueError, match="is a model of kind 'bert' with a head for none, which does not translate"):
+    message = "is a model for classification, not for `regard translate`; try `regard classify`"
+    with pytest.raises(ValueError, match=message):
         run("translate", "-m", model, "--engine", "ct2", "bread")

@@ -9,6 +9,7 @@ import pytest
 import regard
 from commands import run
 from regard import library
+from regard.lab.glue import Benchmark
 from regard.models.heads import NoHead
 from texts import TEXTS, TOKENIZER, bert
 
@@ -93,7 +94,7 @@ def test_evaluate_finds_what_the_table_says(folder: Path) -> None:
         ("mnli", "mnli", "MNLI/dev_matched"),
         ("mnli-mm", "mnli", "MNLI/dev_mismatched"),
     ):
-        asked = ["evaluate", folder / f"runs/{model}-1", "--task", name, "--data", folder / f"{file}.tsv"]
+        asked = ["evaluate", folder / f"runs/{model}-1", f"task={name}", "--data", folder / f"{file}.tsv"]
         found = json.loads(run(*asked, "--json"))
         # the order of additions differs with the batches
         expected = {metric: pytest.approx(value["median"] / 100, abs=1e-4) for metric, value in table[name].items()}
@@ -110,15 +111,15 @@ def test_a_model_that_says_numbers_is_evaluated(folder: Path, tmp_path: Path) ->
     ranks = [np.argsort(np.argsort(values)) for values in (said, gold)]
     expected = {"pearson": np.corrcoef(said, gold)[0, 1], "spearman": np.corrcoef(*ranks)[0, 1], "texts": 5, "cut": 0}
     data = written(tmp_path / "dev.tsv", "sentence1|sentence2|score", *rows)
-    columns = ["--texts", "sentence1,sentence2", "--label", "score"]
-    for question in (["--task", "stsb"], columns):
+    columns = ["texts=sentence1,sentence2", "label=score"]
+    for question in (["task=stsb"], columns):
         found = json.loads(run("evaluate", model, *question, "--data", data, "--json", "-o", tmp_path / "said"))
         assert found == pytest.approx(expected)
         assert [float(line) for line in (tmp_path / "said").read_text().splitlines()] == pytest.approx(said)
         told = run("evaluate", model, *question, "--data", data)
         assert told.splitlines()[0].split() == ["pearson", f"{100 * expected['pearson']:.1f}"]
     with pytest.raises(ValueError, match="the model says a number; the task asks for not_entailment, entailment"):
-        run("evaluate", model, "--task", "wnli", "--data", written(tmp_path / "w.tsv", "sentence1|sentence2|label"))
+        run("evaluate", model, "task=wnli", "--data", written(tmp_path / "w.tsv", "sentence1|sentence2|label"))
 
 
 FOUND = {  # by task and seed
@@ -135,9 +136,9 @@ def results(tmp_path: Path, monkeypatch) -> list[tuple[str, str]]:
         for split in ("train", "dev", "test"):
             written(tmp_path / f"{path.format(split)}.tsv", "")
     submitted: list[tuple[str, str]] = []
-    monkeypatch.setattr("regard.cli.glue._tuned", lambda *given: FOUND[given[1]][given[4] - 1])
-    monkeypatch.setattr("regard.cli.glue._tried", lambda *given: {"matthews" if given[2] == "ax" else "accuracy": 0.1})
-    monkeypatch.setattr("regard.cli.glue._submit", lambda run, _, task, __: submitted.append((run.name, task)))
+    monkeypatch.setattr(Benchmark, "_tuned", lambda _, task, __, seed: FOUND[task][seed - 1])
+    monkeypatch.setattr(Benchmark, "_tried", lambda _, task, __: {"matthews" if task == "ax" else "accuracy": 0.1})
+    monkeypatch.setattr(Benchmark, "_submit", lambda _, task, run, __: submitted.append((run.name, task)))
     return submitted
 
 

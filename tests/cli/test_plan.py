@@ -61,7 +61,7 @@ def test_the_doctor_looks_at_everything() -> None:
 
 
 def test_the_doctor_marks_what_could_be_better(monkeypatch) -> None:
-    monkeypatch.setattr("regard.cli.doctor._version", lambda package: None if package == "uvicorn" else "1.0")
+    monkeypatch.setattr("regard.training.doctor._version", lambda package: None if package == "uvicorn" else "1.0")
     monkeypatch.setattr("regard.training.machine.free_memory", lambda: 10**9)
     lines = run("doctor").splitlines()
     marked = {line.split()[1]: line for line in lines if line.startswith("!")}

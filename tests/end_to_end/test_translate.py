@@ -135,14 +135,14 @@ def test_a_text_of_thousands_of_tokens_does_not_harm_the_others(folder: Path) ->
 
 
 def test_evaluate_and_score(folder: Path) -> None:
-    arguments = ["--source", "train.en", "--reference", "train.es", "--beam", "1"]
+    arguments = ["beam=1", "--source", "train.en", "--reference", "train.es"]
     result = regard(folder, "evaluate", "mine", *arguments, "-o", "out.es")
     assert result.returncode == 0, result.stderr
     assert "tok:13a" in result.stdout
     assert len((folder / "out.es").read_text("utf-8").splitlines()) == 400
     scores = json.loads(regard(folder, "evaluate", "mine", *arguments, "--json").stdout)
     assert f"BLEU   {scores['bleu']:5.1f}" in result.stdout
-    assert "case:lc" in regard(folder, "evaluate", "mine", *arguments, "--lowercase").stdout
+    assert "case:lc" in regard(folder, "evaluate", "mine", *arguments, "lowercase=true").stdout
     result = regard(folder, "score", "mine", "--source", "train.en", "--target", "train.es")
     assert len([float(line) for line in result.stdout.splitlines()]) == 400
 

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import pytest
 
 from captions import IMAGE, PICTURE, TEXT, Captioner
@@ -7,7 +5,7 @@ from completers import completer
 from helpers import assert_same
 from readings import read
 from regard.explain.media import MEDIA, of
-from regard.explain.reading import by_role, expect_subject
+from regard.explain.reading import by_role
 from regard.explain.view import View
 from regard.models.bert import ClassificationHead
 from regard.tasks.classification import Classifier
@@ -63,14 +61,6 @@ def test_every_kind_of_model_says_what_it_cannot_be_given() -> None:
     for ask in (classifier.count, classifier.reading, classifier.look, completer("characters").grow):
         with pytest.raises(ValueError, match="'text' is missing, 'image' is not known"):
             ask({"image": "x"})
-
-
-def test_what_does_not_say_what_it_accepts_cannot_be_looked_into() -> None:
-    tagger = SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(kind="tagger")))
-    with pytest.raises(ValueError, match="^mine is a model of kind 'tagger', which does not look at anything$"):
-        expect_subject(tagger, "mine")
-    subject = Captioner()
-    assert expect_subject(subject, "mine") is subject
 
 
 def test_a_reading_says_whether_its_output_stands_in_a_stream() -> None:

@@ -1,7 +1,9 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 from helpers import assert_same
@@ -9,6 +11,7 @@ from regard import library
 from regard.cli.main import app
 from regard.data.conllu import Sentence
 from regard.lab import layers
+from regard.lab.layers import Layers
 from regard.models.heads import NoHead
 from regard.tasks.encoding import Encoder
 from texts import TEXTS, TOKENIZER, bert
@@ -42,13 +45,13 @@ def test_a_word_has_the_vectors_of_its_first_piece() -> None:
 
 
 def test_tags_that_a_word_alone_tells_are_read_off_any_layer() -> None:
-    found = layers.study(ENCODER, SENTENCES * 100, SENTENCES)
-    assert found == layers.study(ENCODER, SENTENCES * 100, SENTENCES)
+    found = Layers.run(ENCODER, SENTENCES * 100, SENTENCES).values
+    assert found == Layers.run(ENCODER, SENTENCES * 100, SENTENCES).values
     assert min(found.values()) > 60
     assert found["last four side by side"] > 90
     # what was never seen counts as wrong
     odd = [Sentence(SENTENCES[0].words, ("?",) * len(SENTENCES[0].words))]
-    assert layers.study(ENCODER, SENTENCES, odd)["last"] == 0
+    assert Layers.run(ENCODER, SENTENCES, odd).values["last"] == 0
 
 
 def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
@@ -64,6 +67,48 @@ def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 6
     assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
-    found = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
-    assert [f"{value:.2f}" for value in found.values()] == [line.split()[-1] for line in result.stdout.splitlines()]
+    told = result.stderr.splitlines()
+    assert told[0] == f"claim: {Layers.claim}"
+    assert told[1] == f"prediction: {Layers.prediction}"
+    assert told[2].startswith("verdict: undecided: of 3 layers, the last four are all; the best choice is '")
+    quiet = CliRunner().invoke(app, [*asked, "--json"])
+    found = json.loads(quiet.stdout)
+    assert quiet.stderr == ""
+    shown = [line.split()[-1] for line in result.stdout.splitlines()]
+    assert [f"{found[name]:.2f}" for name in layers.choices(3)] == shown
     assert found["last"] > 0
+    assert found["claim"]["source"] == "Devlin et al. 2018, section 5.3"
+    assert found["prediction"] == Layers.prediction
+    assert found["verdict"]["holds"] is None
+    assert found["verdict"]["interval"]["mean"] == pytest.approx(
+        found["last four side by side"] - found["last"], abs=1e-4
+    )
+
+
+def hits(**right: int) -> dict[str, Tensor]:
+    """Of 1,000 words, so many tagged right by each choice: always the first ones."""
+    counts = {name: right.get(name.replace(" ", "_"), 500) for name in layers.choices(12)}
+    return {name: torch.arange(1000) < count for name, count in counts.items()}
+
+
+@pytest.mark.parametrize(
+    ("depth", "right", "holds"),
+    [
+        (12, {"last_four_side_by_side": 700}, True),
+        (12, {"last_four_side_by_side": 700, "second_to_last": 720}, True),
+        (12, {"last_four_side_by_side": 501}, None),  # a word more is no significant difference
+        (12, {"last": 600}, False),
+        (12, {"last_four_side_by_side": 700, "sum_of_all": 800}, False),
+        (12, {"last_four_side_by_side": 700, "what_goes_into_the_first": 800}, False),
+        (4, {"last_four_side_by_side": 700}, None),  # which are all of the layers
+    ],
+)
+def test_the_verdict_follows_from_the_numbers(depth, right, holds) -> None:
+    found = Layers(depth, hits(**right))
+    assert found.verdict.holds is holds
+    interval = found.verdict.interval
+    # accuracies are means in float32
+    assert interval.mean == pytest.approx(found.values["last four side by side"] - found.values["last"], abs=1e-4)
+    assert interval.low <= interval.mean <= interval.high
+    best = max(found.values, key=found.values.get)
+    assert f"the best choice is '{best}' with {found.values[best]:.2f} %" in str(found.verdict)

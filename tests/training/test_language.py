@@ -65,12 +65,12 @@ def test_a_trained_model_completes_and_is_evaluated(trained: Path, text: Path, t
     (tmp_path / "valid.txt").write_text(LINE)
     expected = score(opened.model, opened.tokenizer, LINE)
     assert expected.loss < 0.5
-    found = CliRunner().invoke(app, ["evaluate", str(trained), "--text", str(tmp_path / "valid.txt"), "--json"])
+    found = CliRunner().invoke(app, ["evaluate", str(trained), "--data", str(tmp_path / "valid.txt"), "--json"])
     assert json.loads(found.stdout) == pytest.approx(vars(expected))
-    found = CliRunner().invoke(app, ["evaluate", str(trained), "--text", str(tmp_path / "valid.txt")])
+    found = CliRunner().invoke(app, ["evaluate", str(trained), "--data", str(tmp_path / "valid.txt")])
     assert f"bits per byte  {expected.bits_per_byte:8.4f}   {len(LINE)} bytes" in found.stdout
-    found = CliRunner().invoke(app, ["evaluate", str(trained), "--data", str(text)])
-    assert "is tried with --text" in str(found.exception)
+    found = CliRunner().invoke(app, ["evaluate", str(trained), "--source", str(text)])
+    assert "a language model is evaluated with --data, not with --source" in str(found.exception)
 
 
 @pytest.mark.parametrize("name", ["gpt2/characters", "gpt2/own-text"])

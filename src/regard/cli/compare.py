@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.evaluate import AsJson, ModelArgument, Reference, Source
-from regard.cli.translate import Beam, Penalty
+from regard.cli.options import AsJson, Beam, ModelArgument, Penalty, Reference, Source
 
 
 def compare(

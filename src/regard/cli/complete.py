@@ -2,12 +2,12 @@
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.encode import MustModel
+from regard.cli.options import Model, json_option
+from regard.cli.texts import given
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 
 
 def complete(
-    model: MustModel,
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="PROMPT", help='A text to go on with, "" for none; without it, standard input.'),
     ] = None,
+    model: Model = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many to write, at most.")] = 200,
     tries: Annotated[int | None, typer.Option(min=1, help="How many texts to draw.")] = None,
     temperature: Annotated[
@@ -47,9 +47,7 @@ def complete(
         Literal["error", "slide"],
         typer.Option(help="A text too long for the model: again and again its older half is forgotten, or an error."),
     ] = "slide",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line, with the log-probability of each token.")
-    ] = False,
+    as_json: Annotated[bool, json_option("A JSON object a line, with the log-probability of each token.")] = False,
 ) -> None:
     r"""Go on with a text. One try is shown while it is written; the last line break of standard input does not count.
 
@@ -63,7 +61,6 @@ def complete(
 
         regard complete --model runs/gpt2 --beam 4 --n-best 3 --tokens 20 --json < prompt.txt
     """
-    from regard.data.text import decoded
     from regard.library import load_for
 
     stops = [re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text) for text in stop or ()]
@@ -87,7 +84,7 @@ def complete(
         )
     completer = load_for("complete", model)
     if prompt is None:
-        prompt = "\n".join(decoded(sys.stdin.buffer, "standard input"))
+        prompt = "\n".join(given())
     if overflow == "slide" and completer.slides(prompt, tokens):
         about = (
             f"the model sees {completer.model.limit} tokens at a time; when they are full, it forgets the older half"

@@ -1,21 +1,17 @@
 """`regard describe`: what a recipe's model is made of, before anything is trained."""
 
-import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    from torch import nn
+from regard.cli.options import AsJson, Overrides, Recipe
 
 
 def describe(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes, such as model.heads=8.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    name: Recipe,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a model's parts, their parameters, and the names of its attentions.
 
@@ -25,48 +21,26 @@ def describe(
 
         regard describe translate/transformer model.preset=big tokenizer.vocab_size=37000
     """
-    import torch
-
     from regard import recipe
-    from regard.blocks.capture import attention_cores, position_modules
+    from regard.explain.outline import describe as describe_model
 
     whole = recipe.read(name, overrides or [])
-    config = whole.model
-    with torch.device("meta"):  # shapes without memory, so that the largest model is described at once
-        model = config.build()
-    description = {
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "parts": outline(model),
-        "attention": list(attention_cores(model)),
-        "positions": list(position_modules(model)),
-        "config": dataclasses.asdict(config),
-    }
+    description = describe_model(whole.model)
     if not whole.init and not all(codec.is_known for codec in whole.codecs.values()):
         about = "its vocabulary comes with the data; what is counted here is the smallest that there can be"
         typer.echo(f"regard: {about}", err=True)
     if as_json:
         typer.echo(json.dumps(description, indent=2))
     else:
-        show(description)
+        _show(description)
 
 
-def outline(model: "nn.Module") -> list[dict[str, Any]]:
-    """The parts of a model that have parameters of their own, each parameter counted once, layers one by one."""
-    counted: set[int] = set()
-    rows = []
-    for path, module in model.named_modules():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
-        counted.update(map(id, own))
-        if own:
-            shapes = [list(p.shape) for p in own]
-            rows.append({"path": path, "shapes": shapes, "parameters": sum(p.numel() for p in own)})
-    return rows
-
-
-def show(description: dict[str, Any]) -> None:
+def _show(description: dict[str, Any]) -> None:
     """Prints a description as a table, layers of the same make in one line."""
     from rich.console import Console
     from rich.table import Table
+
+    from regard.explain.outline import starred
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("part", "shapes"):
@@ -87,8 +61,3 @@ def show(description: dict[str, Any]) -> None:
     for what in ("attention", "positions"):
         names = dict.fromkeys(map(starred, description[what]))
         console.print(f"\n[bold]{what}[/bold]  {', '.join(names) or 'none'}")
-
-
-def starred(path: str) -> str:
-    """A module path with the number of the layer left open, which is also a pattern for `capture`."""
-    return ".".join("*" if part.isdigit() else part for part in path.split("."))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.translate import Model
+from regard.cli.options import Model
 from regard.errors import RegardError
 
 
@@ -15,7 +15,7 @@ def explore(
     text: Annotated[
         str | None, typer.Argument(metavar="[TEXT]", help="A sentence to begin with; without it, an example.")
     ] = None,
-    model: Model = "en-es",
+    model: Model = None,
     host: Annotated[str, typer.Option(help="Listen at this address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Listen at this port; 0: any that is free.")] = 7007,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
@@ -36,8 +36,7 @@ def explore(
         from regard.serve.app import serve
     except ImportError:
         raise RegardError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
-    from regard.explain.reading import expect_subject
-    from regard.library import load
+    from regard.library import default_for, load_for
     from regard.serve.explorer import Explorer
 
     def ready(url: str) -> None:
@@ -46,5 +45,5 @@ def explore(
             # beside the server, which a browser of the terminal waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    subject = expect_subject(load(model), model)
-    serve(Explorer(subject, Path(model).name, text), host, port, ready)
+    name = model or default_for("explore")
+    serve(Explorer(load_for("explore", name), Path(name).name, text), host, port, ready)

@@ -2,29 +2,46 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.encode import MustModel
+from regard.cli.options import AsJson, Model, output_option
 
-lab = typer.Typer(help="The lectures' claims as experiments.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from regard.lab.experiment import Experiment
+
+lab = typer.Typer(help="The lectures' claims as experiments.", rich_markup_mode=None)
 Conllu = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Tagged sentences, CoNLL-U, plain or .gz.")]
+Drawn = Annotated[Path | None, output_option("Draw the result: .png, .svg or .pdf.")]
 
 
-@lab.callback()
-def options() -> None:
-    """The lectures' claims as experiments."""
+@lab.callback(invoke_without_command=True)
+def experiments(context: typer.Context) -> None:
+    """The lectures' claims as experiments. Without the name of one, all are listed.
+
+    Examples:
+
+        regard lab
+
+        regard lab layers --help
+    """
+    if context.invoked_subcommand is None:
+        from regard.lab.registry import EXPERIMENTS
+
+        width = max(len(experiment.name) for experiment in EXPERIMENTS)
+        for experiment in EXPERIMENTS:
+            typer.echo(f"{experiment.name:<{width}}  {experiment.claim}")
 
 
 @lab.command()
 def layers(
-    model: MustModel,
     train: Conllu,
     valid: Conllu,
+    model: Model = None,
     most: Annotated[int, typer.Option(min=1, help="Sentences to learn from, at most.")] = 2000,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the table: .png, .svg or .pdf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    output: Drawn = None,
+    as_json: AsJson = False,
 ) -> None:
     """Which layers of a BERT make the best features? Tag words with a linear layer on each choice of them.
 
@@ -35,20 +52,35 @@ def layers(
     from itertools import islice
 
     from regard.data.conllu import sentences
-    from regard.lab.layers import study
+    from regard.lab.layers import Layers
     from regard.library import load_for
 
+    _begin(Layers, output, as_json)
+    encoder = load_for("embed", model)
+    found = Layers.run(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
+    _end(found, output, as_json)
+
+
+def _begin(experiment: "type[Experiment]", output: Path | None, as_json: bool) -> None:
+    """Claim and prediction are told before the run, beside the numbers."""
     if output is not None:
         from regard.explain import figures
 
         figures.expect_format(output)
-    encoder = load_for("embed", model)
-    found = study(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
+    if not as_json:
+        typer.echo(f"claim: {experiment.claim}\nprediction: {experiment.prediction}", err=True)
+
+
+def _end(found: "Experiment", output: Path | None, as_json: bool) -> None:
+    """The numbers; and beside them what they say of the prediction."""
     if output is not None:
-        figures.save(figures.bars(found, "words tagged right, %"), output)
+        from regard.explain import figures
+
+        figures.save(found.figure(), output)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(found.to_json()))
         return
-    width = max(map(len, found))
-    for name, accuracy in found.items():
-        typer.echo(f"{name:<{width}}  {accuracy:6.2f}")
+    width = max(map(len, found.values))
+    for name, value in found.values.items():
+        typer.echo(f"{name:<{width}}  {value:6.2f}")
+    typer.echo(f"verdict: {found.verdict}", err=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.translate import Model
+from regard.cli.options import Model, output_option
 from regard.errors import RegardError
 
 
@@ -13,7 +13,7 @@ def look(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="A sentence; for BERT, [SEP] parts two and [MASK] hides a word.")
     ],
-    model: Model = "en-es",
+    model: Model = None,
     target: Annotated[
         str | None, typer.Option(help="What is said of it: a translation, label, tags; without it, the model's own.")
     ] = None,
@@ -27,9 +27,7 @@ def look(
     ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="One head, from 0; without it, the mean of all.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens, not put together to words.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a picture: .png, .svg, .pdf; or a page: .html.")
-    ] = None,
+    output: Annotated[Path | None, output_option("Write a picture: .png, .svg, .pdf; or a page: .html.")] = None,
 ) -> None:
     """Show what each word looked at: of a translation in its source, or within a text.
 
@@ -48,11 +46,12 @@ def look(
         regard look --model runs/bert "The [MASK] barked."
     """
     from regard.explain import media
-    from regard.explain.reading import by_role, expect_subject
+    from regard.explain.reading import by_role
     from regard.explain.view import View
-    from regard.library import load
+    from regard.library import default_for, load_for
 
-    subject = expect_subject(load(model), model)
+    name = model or default_for("look")
+    subject = load_for("look", name)
     inputs = by_role(subject.accepts, text)
     reading = subject.reading(inputs, target)
     seen = View(reading, view, layer, head, not tokens)
@@ -71,11 +70,11 @@ def look(
         from regard.serve.explorer import Explorer
 
         is_mean = view == "matrix" and layer is None and head is None
-        name = "translate" if is_mean else "positions" if view == "positions" else "heads"
+        page_view = "translate" if is_mean else "positions" if view == "positions" else "heads"
         chosen = {"target": target, "path": layer, "head": head, "words": None if tokens else 1}
-        address = {"view": name, **inputs, **{key: str(x) for key, x in chosen.items() if x is not None}}
+        address = {"view": page_view, **inputs, **{key: str(x) for key, x in chosen.items() if x is not None}}
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page.of_sentence(Explorer(subject, Path(model).name, inputs), address), "utf-8")
+        output.write_text(page.of_sentence(Explorer(subject, Path(name).name, inputs), address), "utf-8")
     else:
         seen.save(output)
     typer.echo(f"{output}: {output_line}")

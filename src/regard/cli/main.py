@@ -6,19 +6,22 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.classify import classify
 from regard.cli.compare import compare
 from regard.cli.complete import complete
 from regard.cli.convert import convert
 from regard.cli.describe import describe
 from regard.cli.doctor import doctor
-from regard.cli.encode import classify, embed, tag
-from regard.cli.evaluate import evaluate, score
+from regard.cli.embed import embed
+from regard.cli.evaluate import evaluate
 from regard.cli.explore import explore
 from regard.cli.glue import glue
 from regard.cli.lab import lab
 from regard.cli.look import look
 from regard.cli.plan import plan
 from regard.cli.recipes import recipes
+from regard.cli.score import score
+from regard.cli.tag import tag
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options import AsJson, Overrides, Recipe
+
 
 def plan(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes, as for regard train.")
-    ] = None,
+    name: Recipe,
+    overrides: Overrides = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Say what fits into so many minutes.")] = 60,
     seconds: Annotated[float, typer.Option("--probe", min=0, help="Seconds to train for, to find out.")] = 30,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict time, memory and work of a training, by a little of it. Nothing is kept.
 

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.options import json_option, output_option
 from regard.errors import RegardError
 from regard.recipes import bundled, find
 
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="A recipe to show; without it, all are listed.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Copy the recipe to this file, to change it there.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="List as JSON.")] = False,
+    output: Annotated[Path | None, output_option("Copy the recipe to this file, to change it there.")] = None,
+    as_json: Annotated[bool, json_option("List as JSON.")] = False,
 ) -> None:
     """List the recipes, show one, or copy one.
 

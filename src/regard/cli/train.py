@@ -1,17 +1,15 @@
 """`regard train`: a recipe in, a model out."""
 
 import os
-from typing import Annotated
 
 import typer
 
+from regard.cli.options import Overrides, Recipe
+
 
 def train(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes, such as data.train=my.tsv or train.minutes=30."),
-    ] = None,
+    name: Recipe,
+    overrides: Overrides = None,
 ) -> None:
     """Train a model. If it is interrupted, run the same command again to resume.
 

@@ -1,34 +1,23 @@
 """`regard translate`: text in, translations out."""
 
 import json
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.options import Align, Beam, Engine, Model, Penalty, Texts, json_option
+from regard.cli.texts import given
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.documents import Translated
     from regard.tasks.translation import Translation, Translator
 
-Model = Annotated[str, typer.Option("--model", "-m", help="A run's folder, a model's folder, or a bundled model.")]
-Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
-Penalty = Annotated[
-    float, typer.Option(min=0, help="Above 1, longer translations are preferred; below it, shorter ones.")
-]
-Engine = Annotated[
-    Literal["torch", "ct2"], typer.Option(help="What computes: torch, or CTranslate2 in 8 bits, which is faster.")
-]
-Align = Annotated[bool, typer.Option("--align", help="Also say which words stand for which: 0-0 1-2, source first.")]
-
 
 def translate(
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of standard input.")
-    ] = None,
-    model: Model = "en-es",
+    texts: Texts = None,
+    model: Model = None,
     beam: Beam = 4,
     penalty: Penalty = 1.0,
     n_best: Annotated[int, typer.Option(min=1, help="Translations to give for each text.")] = 1,
@@ -40,9 +29,7 @@ def translate(
     prefix: Annotated[str, typer.Option(help="Words that the translation must begin with.")] = "",
     align: Align = False,
     engine: Engine = "torch",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line, with words, scores and, with --align, links.")
-    ] = False,
+    as_json: Annotated[bool, json_option("A JSON object a line, with words, scores and, with --align, links.")] = False,
 ) -> None:
     """Translate texts, or standard input line by line. Paragraphs are translated sentence by sentence.
 
@@ -60,24 +47,22 @@ def translate(
 
         regard translate --prefix "El niño" "The child picked up a small stone."
     """
-    from regard.data.text import decoded
     from regard.library import load_for
     from regard.tasks.documents import translate_texts
 
     draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given = {name: value for name, value in draws.items() if value is not None}
-    if given and not sample:
-        raise RegardError(f"--{next(iter(given)).replace('_', '-')} is for --sample; add it, or leave this out")
+    drawn = {name: value for name, value in draws.items() if value is not None}
+    if drawn and not sample:
+        raise RegardError(f"--{next(iter(drawn)).replace('_', '-')} is for --sample; add it, or leave this out")
     translator: Translator = load_for("translate", model, engine)
-    lines = iter(texts) if texts else decoded(sys.stdin.buffer, "standard input")
     search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
 
     def write(some: Sequence[str], prefixes: Sequence[str]) -> "list[list[Translation]]":
         if sample:
-            return translator.sample(some, tries=n_best, prefixes=prefixes, align=align, **given)
+            return translator.sample(some, tries=n_best, prefixes=prefixes, align=align, **drawn)
         return translator.translate(some, **search, prefixes=prefixes, align=align, scores=as_json)
 
-    for found in translate_texts(lines, write, prefix):
+    for found in translate_texts(given(texts), write, prefix):
         if as_json:
             typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
             continue

@@ -8,7 +8,7 @@ nothing of models; a new one is in all of them as soon as it says who looks at w
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -198,13 +198,6 @@ def by_role(accepts: Mapping[str, str], inputs: Inputs) -> dict[str, Any]:
     if wrong:
         raise RegardError(f"{', '.join(wrong)}; the inputs of this model are: {known}")
     return {role: inputs[role] for role in accepts}
-
-
-def expect_subject(opened: Any, name: str) -> Subject:
-    """An opened model; `RegardError` if it cannot be looked into."""
-    if not hasattr(opened, "accepts"):
-        raise RegardError(f"{name} is a model of kind '{opened.model.config.kind}', which does not look at anything")
-    return cast(Subject, opened)
 
 
 def looks(model: nn.Module) -> tuple[Look, ...]:

@@ -6,7 +6,9 @@ linear layer for each choice of layers, trained under the same conditions:
     P(tag of word w) = softmax(W x_w + b)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,14 +17,17 @@ from torch.nn import functional as F
 
 from regard.data.conllu import Sentence
 from regard.data.tagged import in_pieces
+from regard.lab.experiment import Claim, Experiment, Interval, Verdict
 from regard.tasks.encoding import Encoder, Join, joined
 
 EPOCHS, BATCH, RATE = 20, 512, 3e-3
+LAST = 4  # layers that count as the last ones
+LATER = ("last", "second to last", "sum of the last four", "last four side by side")
 
 
 def choices(layers: int) -> dict[str, tuple[list[int], Join]]:
     """The lectures' choices for a model of so many layers, each with its layers and what becomes of them."""
-    every, last = list(range(1, layers + 1)), list(range(max(1, layers - 3), layers + 1))
+    every, last = list(range(1, layers + 1)), list(range(max(1, layers - LAST + 1), layers + 1))
     return {
         "what goes into the first": ([0], "sum"),
         "last": ([layers], "sum"),
@@ -33,16 +38,62 @@ def choices(layers: int) -> dict[str, tuple[list[int], Join]]:
     }
 
 
-def study(encoder: Encoder, train: Sequence[Sentence], valid: Sequence[Sentence], seed: int = 1) -> dict[str, float]:
-    """The share of words of `valid` that are tagged right, in percent, by choice of layers."""
-    labels = {tag: i for i, tag in enumerate(sorted({tag for sentence in train for tag in sentence.tags}))}
-    states, answers = zip(*(_words(encoder, part, labels) for part in (train, valid)), strict=True)
-    result = {}
-    for name, (layers, join) in choices(encoder.model.config.layers).items():
-        # all words of a part as one long text
-        features = [joined(list(x_LND[:, None]), layers, join)[0] for x_LND in states]
-        result[name] = _probe(features, answers, len(labels), seed)
-    return result
+@dataclass(frozen=True)
+class Layers(Experiment):
+    """Words are tagged by each choice of layers; later layers should do it best."""
+
+    name = "layers"
+    claim = Claim(
+        "Later layers of BERT make better features than what goes into the first, and the last four side by side make "
+        "better ones than the last alone",
+        "Devlin et al. 2018, section 5.3",
+    )
+    prediction = (
+        "The choice that tags the most words right has later layers only, and the last four layers side by side tag "
+        "more words right than the last."
+    )
+
+    depth: int
+    """Layers of the model."""
+    hits: Mapping[str, Tensor]
+    """By choice of layers, for each word whether it was tagged right."""
+
+    @classmethod
+    def run(cls, encoder: Encoder, train: Sequence[Sentence], valid: Sequence[Sentence], seed: int = 1) -> Self:
+        """Trains one linear layer for each choice on `train`, and tags the words of `valid`."""
+        labels = {tag: i for i, tag in enumerate(sorted({tag for sentence in train for tag in sentence.tags}))}
+        states, answers = zip(*(_words(encoder, part, labels) for part in (train, valid)), strict=True)
+        depth, hits = encoder.model.config.layers, {}
+        for name, (layers, join) in choices(depth).items():
+            # all words of a part as one long text
+            features = [joined(list(x_LND[:, None]), layers, join)[0] for x_LND in states]
+            hits[name] = _probe(features, answers, len(labels), seed)
+        return cls(depth, hits)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The share of words that are tagged right, in percent, by choice of layers."""
+        return {name: 100 * float(is_right_N.float().mean()) for name, is_right_N in self.hits.items()}
+
+    @property
+    def verdict(self) -> Verdict:
+        """Which choice is best; and whether four layers beat one, by a bootstrap over words."""
+        four, last = self.hits["last four side by side"].int(), self.hits["last"].int()
+        # not the best choice against the last: it is chosen by the same words
+        found = Interval.bootstrap("last four side by side minus last, in points", (100 * (four - last)).tolist())
+        best = max(self.values, key=lambda name: self.values[name])
+        reason = f"the best choice is '{best}' with {self.values[best]:.2f} %"
+        if self.depth <= LAST:
+            return Verdict(None, f"of {self.depth} layers, the last four are all; {reason}", found)
+        if best not in LATER or found.high < 0:
+            return Verdict(False, reason, found)
+        return Verdict(True if found.low > 0 else None, reason, found)
+
+    def figure(self) -> Any:
+        """A bar for each choice."""
+        from regard.explain import figures
+
+        return figures.bars(self.values, "words tagged right, %")
 
 
 @torch.no_grad()
@@ -66,8 +117,8 @@ def _read(
         yield indices, [(states_LBTD[:, row], pieces[i].firsts) for row, i in enumerate(indices)]
 
 
-def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, seed: int) -> float:
-    """Trains a linear layer on the first features and answers; gives its accuracy on the second."""
+def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, seed: int) -> Tensor:
+    """Trains a linear layer on the first features and answers; gives which of the second it answers right."""
     torch.manual_seed(seed)
     mean_D, spread_D = features[0].mean(0), features[0].std(0) + 1e-6
     train_ND, valid_ND = ((x_ND - mean_D) / spread_D for x_ND in features)
@@ -84,4 +135,4 @@ def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, s
             optimizer.step()
             schedule.step()
     with torch.no_grad():
-        return 100 * float((probe(valid_ND).argmax(1) == answers[1]).float().mean())
+        return probe(valid_ND).argmax(1) == answers[1]

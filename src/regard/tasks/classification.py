@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
@@ -11,17 +12,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.codecs.interface import Examples
+from regard.config import Config
+from regard.data import glue as tables
 from regard.data.batches import TOKENS, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.pretraining import IGNORED
-from regard.data.tables import Example
+from regard.data.tables import Example, read_table
 from regard.errors import RegardError
 from regard.evaluation import glue
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Inputs, Reading
 from regard.models.heads import ClassificationHead, RegressionHead
 from regard.tasks.encoding import Encoder
+from regard.tasks.evaluation import EvaluatedWith, Evaluation
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed
@@ -77,8 +81,27 @@ class Verdict:
         return self.value if self.label is None else self.label
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassificationSettings(Config):
+    """What a table asks."""
+
+    task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "mnli-mm", "qnli", "rte", "wnli", "ax"] | None = None
+    """The table is of this task of GLUE; without it, one of your own."""
+    texts: str = "text"
+    """The column of the text in a table of your own; or of both, parted by a comma."""
+    label: str = "label"
+    """The column of labels in a table of your own."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of texts."""
+        return self.texts.split(",")
+
+
 class Classifier(Encoder):
     """A BERT that says something of a text, or of two."""
+
+    evaluated_with: ClassVar = EvaluatedWith("a classifier", ("data",), ClassificationSettings)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -123,6 +146,36 @@ class Classifier(Encoder):
         best = max(chances, key=lambda label: chances[label])
         return Verdict(best, chances[best], chances, is_cut)
 
+    def evaluate(self, files: Mapping[str, Path], settings: ClassificationSettings) -> Evaluation:
+        """The metrics of a table's question."""
+        (path,) = self.evaluated_with.paths(files)
+        warned: list[str] = []
+        question, examples = self._asked(path, settings, warned)
+        # models of others may have numbers for names; they are those of GLUE
+        names: dict[str | float, str] = {f"LABEL_{i}": name for i, name in enumerate(question.labels)}
+        if {names.get(name, name) for name in self.labels} != set(question.labels):
+            known = [", ".join(labels) or "a number" for labels in (self.labels, question.labels)]
+            raise RegardError(f"the model says {known[0]}; the task asks for {known[1]}")
+        if not examples:
+            raise RegardError(f"{path}: there are no texts to try the model on")
+        texts, seconds, gold = zip(*examples, strict=True)
+        verdicts = self.classify(texts, seconds)
+        said = [names.get(verdict.said, verdict.said) for verdict in verdicts]
+        found = glue.scores(question, said, gold)  # type: ignore[arg-type]
+        cut = sum(verdict.cut for verdict in verdicts)
+        lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
+        lines.append(f"{len(texts):,} texts" + (f", {cut:,} of them too long and cut" if cut else ""))
+        return Evaluation({**found, "texts": len(texts), "cut": cut}, lines, [str(value) for value in said], warned)
+
+    def _asked(
+        self, path: Path, settings: ClassificationSettings, warned: list[str]
+    ) -> tuple[tables.GlueTask, list[Example]]:
+        if settings.task is not None:
+            question = tables.TASKS[settings.task]
+            return question, list(tables.read(question, path, warn=warned.append))
+        question = tables.own_question(settings.columns, settings.label, self.labels)
+        return question, list(read_table(path, settings.columns, settings.label, not self.labels, self.labels))
+
     @torch.no_grad()
     def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
         """The model at work on a text, and the label that it gives it, or another one."""
@@ -149,7 +202,7 @@ class ClassificationTask(Task):
     """Texts with labels or numbers; cross-entropy or squared distance; the metrics of the question."""
 
     name = "classification"
-    verbs = ("classify", "embed", "evaluate")
+    verbs = ("classify", "embed", "evaluate", "look", "explore")
     data = (GlueConfig, TableConfig)
 
     def __init__(self, setup: Setup) -> None:

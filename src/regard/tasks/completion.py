@@ -32,6 +32,7 @@ from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
 from regard.explain.view import Looked
 from regard.folders import cache
 from regard.models.interface import Autoregressive
+from regard.tasks.completion_evaluation import EvaluatesText
 from regard.tasks.opened import Opened
 from regard.training.setup import Setup
 from regard.training.task import Summed, Task, listed, means
@@ -64,7 +65,7 @@ class Completion:
     """Draws this text again, alone; None: it was not drawn."""
 
 
-class Completer(Looked, Opened):
+class Completer(EvaluatesText, Looked, Opened):
     """A model that goes on with texts, with its tokenizer."""
 
     def __init__(self, model: nn.Module, tokenizer: TextTokenizer) -> None:
@@ -308,7 +309,7 @@ class CompletionTask(Task):
     """Running text; the loss of the next token; perplexity and bits per byte."""
 
     name = "completion"
-    verbs = ("complete", "evaluate")
+    verbs = ("complete", "evaluate", "look", "explore")
     data = (TextConfig,)
 
     def __init__(self, setup: Setup) -> None:

@@ -1,11 +1,11 @@
 """Whole texts: cut into sentences, which are translated, and put back together."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from regard.data.sentences import Document, split
+from regard.tasks.texts import one_line
 from regard.tasks.translation import Translation
 
 Translate = Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]
@@ -43,11 +43,6 @@ class Translated:
             source += len(sentence.encode().split())  # not those of the alignment: a long sentence may have been cut
             target += len(translation.alignment.target)
         return " ".join(links)
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks, so that a line stays one, whatever a model writes."""
-    return re.sub(r"[\r\n]+", " ", text)
 
 
 def translate_texts(

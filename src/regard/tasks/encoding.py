@@ -130,7 +130,7 @@ class EmbeddingTask(Task):
     """Texts as vectors, by a model that was trained for something else or elsewhere."""
 
     name = "embedding"
-    verbs = ("embed",)
+    verbs = ("embed", "look", "explore")
 
     @classmethod
     def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Encoder:

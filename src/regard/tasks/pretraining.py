@@ -116,7 +116,7 @@ class PretrainingTask(Task):
     """Text; the losses of both questions; how often each is answered right."""
 
     name = "pretraining"
-    verbs = ("look", "embed")
+    verbs = ("look", "explore", "embed")
     data = (DocumentsConfig,)
 
     def __init__(self, setup: Setup) -> None:

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
 
 import torch
@@ -12,8 +13,10 @@ from torch.nn import functional as F
 
 from regard.codecs.interface import Examples
 from regard.codecs.words import Words
+from regard.config import Config
 from regard.data.batches import TOKENS, given, in_batches
-from regard.data.conllu import Sentence
+from regard.data.conllu import PLACES, Column, Sentence
+from regard.data.conllu import sentences as read_conllu
 from regard.data.corpus import file_hash
 from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
@@ -23,6 +26,7 @@ from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.reading import Inputs, Reading
 from regard.models.heads import TaggingHead
 from regard.tasks.encoding import Encoder
+from regard.tasks.evaluation import EvaluatedWith, Evaluation
 from regard.tasks.opened import Opened
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
@@ -61,8 +65,23 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaggingSettings(Config):
+    """Which tags are compared."""
+
+    column: Column = "upos"
+    """The column of tags that the model was trained on."""
+
+
 class TagsWords:
     """What tags the words of sentences: texts, which are split into words, or lists of words."""
+
+    evaluated_with: ClassVar = EvaluatedWith("a tagger", ("data",), TaggingSettings)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All tags."""
+        raise NotImplementedError
 
     @overload
     def tag(self, sentences: str, *, batch_tokens: int = TOKENS) -> list[str | None]: ...  # type: ignore[overload-overlap]
@@ -79,6 +98,25 @@ class TagsWords:
 
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         raise NotImplementedError
+
+    def evaluate(self, files: Mapping[str, Path], settings: TaggingSettings) -> Evaluation:
+        """Accuracy, and precision, recall and F1 of each tag."""
+        (path,) = self.evaluated_with.paths(files)
+        tests = list(read_conllu(path, settings.column))
+        if not {tag for sentence in tests for tag in sentence.tags} & set(self.labels):
+            (other,) = PLACES.keys() - {settings.column}
+            raise RegardError(
+                f"{path}: none of its tags in {settings.column} is known to the model; try column={other}"
+            )
+        given = [[tag or "?" for tag in tags] for tags in self.tag([sentence.words for sentence in tests])]
+        found = scoring.scores([sentence.tags for sentence in tests], given)
+        tags = {tag: asdict(score) for tag, score in found["tags"].items()}
+        lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
+        lines.append("tag     precision  recall      F1   words")
+        for tag, score in found["tags"].items():
+            shares = (100 * value for value in (score.precision, score.recall, score.f1))
+            lines.append("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *shares, score.count))
+        return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in given])
 
 
 class PieceTagger(TagsWords, Encoder):
@@ -154,7 +192,7 @@ class TaggingTask(Task):
     """Sentences of tagged words, read in pieces; cross-entropy; accuracy and F1."""
 
     name = "tagging"
-    verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate")
+    verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate", "look", "explore")
     data = (ConlluConfig,)
     curves = (Curve(score="valid_accuracy", label="accuracy"),)
     examples: ClassVar[Any] = TaggedPieces

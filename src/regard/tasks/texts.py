@@ -1,5 +1,6 @@
 """One text or many: a string in gives one result, a list gives a list."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,3 +22,8 @@ def expect_texts(texts: Any, what: str = "texts") -> list[str]:
 def as_given(texts: Any, results: Sequence[Any]) -> Any:
     """The results; of one text that was given as a string, its result alone."""
     return results[0] if isinstance(texts, str) else results
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, so that a line stays one, whatever a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)

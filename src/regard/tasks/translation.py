@@ -31,6 +31,7 @@ from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.opened import Opened
 from regard.tasks.texts import as_given, expect_texts
+from regard.tasks.translation_evaluation import EvaluatesTranslations
 from regard.training.setup import Setup
 from regard.training.task import Curve, Summed, Task, listed, means
 
@@ -111,7 +112,7 @@ class Drawing(Writing, total=False):
     seed: int
 
 
-class Translator(Looked, Opened):
+class Translator(EvaluatesTranslations, Looked, Opened):
     """A model with its tokenizers."""
 
     def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
@@ -314,7 +315,7 @@ class TranslationTask(Task):
     """Sentence pairs; the loss of the next token; BLEU."""
 
     name = "translation"
-    verbs = ("translate", "score", "compare", "evaluate")
+    verbs = ("translate", "score", "compare", "evaluate", "look", "explore")
     data = (ParallelConfig, DatesConfig)
     curves = (Curve(score="bleu", label="BLEU (greedy)"),)
 

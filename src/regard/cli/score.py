@@ -1,0 +1,40 @@
+"""`regard score`: how likely is a given translation?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.options import Align, AsJson, ModelArgument, Source
+
+
+def score(
+    model: ModelArgument,
+    source: Source,
+    target: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Translations to judge, line by line.")],
+    align: Align = False,
+    as_json: AsJson = False,
+) -> None:
+    """Log-probability of given translations, one a line; and what aligns with what in them.
+
+    Examples:
+
+        regard score runs/mine --source test.en --target test.de
+
+        regard score runs/mine --source test.en --target test.de --align --json
+    """
+    from regard.data.text import pairs
+    from regard.library import load_for
+
+    tests = list(pairs(source, target))
+    translator = load_for("score", model)
+    sources, targets = [one for one, _ in tests], [other for _, other in tests]
+    scores = translator.score(sources, targets)
+    alignments = translator.align(sources, targets) if align else [None] * len(tests)
+    for (one, other), value, alignment in zip(tests, scores, alignments, strict=True):
+        if as_json:
+            links = {} if alignment is None else {"alignment": alignment.links()}
+            typer.echo(json.dumps({"source": one, "target": other, "score": value, **links}, ensure_ascii=False))
+        else:
+            typer.echo(f"{value:.4f}" + ("" if alignment is None else f" ||| {alignment.pharaoh()}"))

@@ -1,0 +1,34 @@
+"""`regard tag`: the tag of each word."""
+
+import json
+
+import typer
+
+from regard.cli.options import AsJsonLines, Model, Texts
+from regard.cli.texts import chunks
+
+
+def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) -> None:
+    """Give each word of a text its tag.
+
+    Examples:
+
+        regard tag --model runs/pos "The brown dog ran"
+
+        regard tag --model runs/tagger --json < sentences.txt
+    """
+    from regard.library import load_for
+    from regard.tasks.tagging import words
+
+    tagger = load_for("tag", model)
+    cut = 0
+    for chunk in chunks(texts):
+        sentences = [words(text) for text in chunk]
+        for sentence, tags in zip(sentences, tagger.tag(sentences), strict=True):
+            cut += None in tags
+            if as_json:
+                typer.echo(json.dumps({"words": sentence, "tags": tags}, ensure_ascii=False))
+            else:
+                typer.echo(" ".join(found or "?" for found in tags))
+    if cut:
+        typer.echo(f"texts too long for the model, whose last words have no tag: {cut:,}", err=True)

@@ -1,0 +1,34 @@
+"""The evaluation of a language model: loss, perplexity and bits per byte of a text."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.config import Config
+from regard.data.text import running
+from regard.tasks.evaluation import EvaluatedWith, Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(Config):
+    """A text leaves nothing to choose."""
+
+
+class EvaluatesText:
+    """A language model that can be evaluated."""
+
+    measure: Any
+    evaluated_with: ClassVar = EvaluatedWith("a language model", ("data",), TextSettings)
+
+    def evaluate(self, files: Mapping[str, Path], settings: TextSettings) -> Evaluation:  # noqa: ARG002, there are none
+        """How well the model knows a text."""
+        (path,) = self.evaluated_with.paths(files)
+        scores = self.measure("".join(running(path)))
+        lines = [
+            f"loss           {scores.loss:8.4f}   a token; {scores.tokens:,} tokens",
+            f"perplexity     {scores.perplexity:8.2f}",
+            f"bits per byte  {scores.bits_per_byte:8.4f}   {scores.bytes:,} bytes",
+        ]
+        return Evaluation(dataclasses.asdict(scores), lines)

@@ -1,0 +1,48 @@
+"""The evaluation of a translator: BLEU and chrF of its translations of a test set."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from regard.config import Config, Positive
+from regard.data.text import pairs
+from regard.evaluation import bleu
+from regard.tasks.evaluation import EvaluatedWith, Evaluation
+from regard.tasks.texts import one_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationSettings(Config):
+    """How a test set is translated and scored."""
+
+    beam: Positive = 4
+    """Translations followed at a time; 1 is greedy search."""
+    penalty: Annotated[float, Field(ge=0)] = 1.0
+    """Above 1, longer translations are preferred; below it, shorter ones."""
+    lowercase: bool = False
+    """Compare in lower case, as some papers do."""
+
+
+class EvaluatesTranslations:
+    """A translator that can be evaluated."""
+
+    translate: Any
+    evaluated_with: ClassVar = EvaluatedWith("a translator", ("source", "reference"), TranslationSettings)
+
+    def evaluate(self, files: Mapping[str, Path], settings: TranslationSettings) -> Evaluation:
+        """The scores of the best translation of each line of `source` against that line of `reference`."""
+        tests = list(pairs(*self.evaluated_with.paths(files)))
+        texts = [text for text, _ in tests]
+        found = self.translate(texts, beam=settings.beam, penalty=settings.penalty, scores=False)
+        best = [translations[0].text for translations in found]
+        scores = bleu.score(best, [text for _, text in tests], lowercase=settings.lowercase)
+        lines = [
+            f"BLEU   {scores.bleu:5.1f}   {scores.bleu_signature}",
+            f"chrF   {scores.chrf:5.1f}   {scores.chrf_signature}",
+            f"exact  {scores.exact:5.1f}   of {scores.sentences:,} sentences",
+        ]
+        return Evaluation(dataclasses.asdict(scores), lines, [one_line(text) for text in best])

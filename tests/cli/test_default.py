@@ -1,0 +1,49 @@
+"""Without `--model`, a verb takes the bundled model that serves it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+
+from commands import run
+from regard import library
+from regard.cli.main import app
+
+
+def verbs() -> dict[str, typer.core.TyperCommand]:
+    command = typer.main.get_command(app)
+    lab = command.commands["lab"]
+    return {name: each for name, each in {**command.commands, **lab.commands}.items() if each is not lab}
+
+
+def test_no_verb_needs_the_option_model() -> None:
+    asked = {name: p for name, each in verbs().items() for p in each.params if "--model" in p.opts}
+    assert asked.keys() >= {"translate", "complete", "classify", "tag", "embed", "look", "explore", "layers"}
+    assert not any(option.required for option in asked.values())
+    assert all("-m" in option.opts for option in asked.values())
+    assert len({option.help for option in asked.values()}) == 1
+
+
+@pytest.mark.parametrize("arguments", [["translate"], ["look", "--target", "Comemos pan."]])
+def test_the_bundled_model_is_taken(arguments) -> None:
+    assert run(*arguments, "We eat bread.") == run(*arguments, "--model", "en-es", "We eat bread.")
+
+
+def test_a_verb_that_no_bundled_model_serves_asks_for_one() -> None:
+    for verb in ("translate", "look", "explore", "evaluate", "score", "compare"):
+        assert library.default_for(verb) == "en-es"
+    for verb in ("classify", "tag", "complete", "embed"):
+        with pytest.raises(ValueError, match=f"^no bundled model serves `regard {verb}`; name one with --model$"):
+            run(verb, stdin="bread\n")
+
+
+def test_of_several_bundled_models_the_one_that_is_made_for_a_verb_is_taken(
+    models: Path, tmp_path: Path, monkeypatch
+) -> None:
+    for name, bundled in {"pos": "a", "plain": "b", "sst2": "c"}.items():
+        shutil.copytree(models / name, tmp_path / bundled)
+    monkeypatch.setattr(library, "ASSETS", tmp_path)
+    found = {verb: library.default_for(verb) for verb in ("tag", "embed", "classify", "look")}
+    assert found == {"tag": "a", "embed": "b", "classify": "c", "look": "a"}
+    assert run("classify", "good food") == run("classify", "--model", models / "sst2", "good food")

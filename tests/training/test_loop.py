@@ -168,7 +168,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path: Pa
         training.model.target_embedding.weight[5] = float("nan")
     with pytest.raises(ValueError, match=r"the loss of step 0 is not a finite number; the batch is in .*bad-batch"):
         training.train()
-    assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {"source_BS.0", "target_BT.0", "next_BT.0"}
+    names = ("source_BS", "target_BT", "next_BT", "is_padding_BS")
+    assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {f"{name}.0" for name in names}
 
 
 def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
@@ -305,7 +306,8 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path
     with pytest.raises(ValueError, match=r"the gradient of step 0 is not a finite number"):
         training.train()
     assert all(torch.equal(p, before[name]) for name, p in training.model.named_parameters())
-    assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 3  # of two batches that make a step
+    # of two batches that make a step
+    assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 4
 
 
 def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: Path) -> None:

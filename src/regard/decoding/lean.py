@@ -22,9 +22,7 @@ from regard.blocks.linear import linear
 from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Rotary
 from regard.decoding.hypothesis import NEVER
-from regard.models.gpt2 import Gpt2
-from regard.models.interface import Autoregressive
-from regard.models.transformer import Transformer
+from regard.models.interface import Autoregressive, Stacked
 
 WIDEST = 8  # rows of a sentence; more of them would look at too much that they do not see
 ROOM = 16  # tokens that there is room for, at least, when the block grows, if nobody knows better
@@ -36,7 +34,7 @@ def lean(model: Autoregressive, room: int = ROOM) -> Autoregressive:
     Args:
         room: the tokens that are expected to be written; if there are no more, what they are kept in need not grow.
     """
-    return Lean(model, room) if isinstance(model, Transformer | Gpt2) else model
+    return Lean(model, room) if isinstance(model, Stacked) else model
 
 
 @dataclass
@@ -108,11 +106,9 @@ class LeanState:
 class Lean:
     """A decoder with the weights of a model, which does the work itself where someone looks into it."""
 
-    def __init__(self, model: Transformer | Gpt2, room: int = ROOM) -> None:
+    def __init__(self, model: Any, room: int = ROOM) -> None:
         self.model, self.room = model, room
-        body: Any = model if isinstance(model, Gpt2) else model.decoder
-        self.embedding = model.tokens if isinstance(model, Gpt2) else model.target_embedding
-        self.positions, self.blocks, self.norm = body.positions, body.layers, body.norm
+        self.embedding, self.positions, self.blocks, self.norm = model.stack()
 
     def start(self, *inputs: Tensor) -> Any:
         """Reads the source, or what texts begin with, as the model itself does."""
@@ -126,9 +122,9 @@ class Lean:
         for layer, before in zip(block, state.caches, strict=True):
             if length:
                 layer[..., :length, :] = torch.stack([x_BHSK[:, :, :length] for x_BHSK in before.buffer])
-        if isinstance(self.model, Gpt2):
+        memory, unseen = getattr(state, "memory", None), None
+        if memory is None:
             return LeanState(layers, length, 1, block, self.room, length, None, (), None)
-        memory, unseen = state.memory, None
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
         # in one piece, so that heads of all sentences can be multiplied at once without a copy each step
@@ -227,7 +223,8 @@ class Layer:
 
 def join(model: nn.Module) -> None:
     """Lays the matrices of query, key and value side by side in memory, so that they are one product without a copy."""
-    for layer in Lean(model).blocks if isinstance(model, Transformer | Gpt2) else ():
+    layers: Any = model.stack().layers if isinstance(model, Stacked) else ()
+    for layer in layers:
         parts = layer.attention.query, layer.attention.key, layer.attention.value
         # by rows, so that each of the three lies in one piece, as optimizers expect it
         whole_ED = torch.cat([part.weight.detach() for part in parts])

@@ -25,6 +25,7 @@ from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Positive, Problem, Rate
+from regard.models.interface import Stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +141,10 @@ class Gpt2(nn.Module):
     def output_parameters(self) -> tuple[Tensor, None]:
         """The matrix of the output layer, which has no bias."""
         return self.tokens.weight, None
+
+    def stack(self) -> Stack:
+        """What each token goes through."""
+        return Stack(self.tokens, self.positions, self.layers, self.norm)
 
     def start(self, tokens_BT: Tensor) -> Gpt2State:
         """Reads the tokens that texts begin with, of which there may be none; the next one is for `step`."""

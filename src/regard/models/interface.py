@@ -1,9 +1,11 @@
 """What decoding, and looking inside, ask of a model, whatever it is made of."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from regard.blocks.embedding import TokenEmbedding
 
 
 @runtime_checkable
@@ -60,6 +62,28 @@ class Answering(Protocol):
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as they would be, if x were what the last of these layers gives."""
+        ...
+
+
+class Stack(NamedTuple):
+    """The parts of a decoder made of Transformer layers, for a search to run them itself."""
+
+    embedding: TokenEmbedding
+    positions: nn.Module | None
+    layers: nn.ModuleList
+    norm: nn.Module | None
+
+
+@runtime_checkable
+class Stacked(Protocol):
+    """A model that writes with a stack of Transformer layers, whose state has their `caches` and maybe a `memory`."""
+
+    def stack(self) -> Stack:
+        """What each token goes through."""
+        ...
+
+    def output_parameters(self) -> tuple[Tensor, Tensor | None]:
+        """The matrix of the output layer, and its bias if it has one."""
         ...
 
 

@@ -22,6 +22,7 @@ from regard.blocks.linear import Linear
 from regard.blocks.norms import NormKind, Placement, make_norm
 from regard.blocks.positions import Kind, Merge, Positions, make_positions
 from regard.config import Config, Positive, Problem, Rate
+from regard.models.interface import Stack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +176,10 @@ class Transformer(nn.Module):
         """The matrix of the output layer, and its bias if it has one."""
         weight_VD = self.target_embedding.weight if self.output is None else self.output.weight
         return weight_VD, self.output_bias
+
+    def stack(self) -> Stack:
+        """What each target token goes through."""
+        return Stack(self.target_embedding, self.decoder.positions, self.decoder.layers, self.decoder.norm)
 
     def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> TransformerState:
         """Reads the source. What the decoder's layers see of it is computed here, once."""

@@ -136,19 +136,6 @@ def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
         regard.load(str(folder))
 
 
-def test_a_folder_of_an_older_version_may_name_the_token_that_it_pads_with(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    make(folder)
-
-    def change(aside: Path) -> None:
-        config = json.loads((aside / "config.json").read_text())
-        assert "pad_id" not in config
-        (aside / "config.json").write_text(json.dumps({**config, "pad_id": 0}))
-
-    reseal(folder, change)
-    assert regard.load(str(folder)).translate(["we"])
-
-
 def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
     make(tmp_path / "mine")
     library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"), half=True, card="# Mine\n")
@@ -163,7 +150,7 @@ def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
 def old(folder: Path, made: Path) -> None:
     """A folder as it was before folders had a format."""
     shutil.copytree(made, folder)
-    config = json.loads((made / "config.json").read_text())["model"]
+    config = {**json.loads((made / "config.json").read_text())["model"], "pad_id": 0}
     reseal(folder, lambda aside: (aside / "config.json").write_text(json.dumps(config)))
 
 

@@ -1,11 +1,14 @@
 """A small language, and models that read it."""
 
+from typing import Any
+
 import torch
 
 from helpers import lively
 from regard.codecs.wordpiece import WordPiece
 from regard.models.bert import Bert, BertConfig
 from regard.models.heads import AnyHead
+from regard.systems import system
 
 TEXTS = [
     "the brown dog ran to the old house",
@@ -22,3 +25,9 @@ def bert(head: AnyHead, **changes) -> Bert:
     shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 24, **changes}
     model = BertConfig(vocab_size=TOKENIZER.vocab_size, **shape, head=head).build()
     return lively(model)
+
+
+def opened(head: AnyHead, **changes) -> Any:
+    """A BERT with that head, ready to do what it is for."""
+    model = bert(head, **changes)
+    return system("bert").task_of(model.config).open(model, {"text": TOKENIZER})

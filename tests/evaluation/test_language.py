@@ -12,8 +12,9 @@ from helpers import randomise
 from regard.codecs.gpt2 import BytePairs, Characters
 from regard.data.pretraining import IGNORED
 from regard.evaluation import language
-from regard.evaluation.language import overlapping, score
+from regard.evaluation.language import overlapping
 from regard.models.gpt2 import Gpt2, Gpt2Config
+from regard.tasks.completion import Completer
 
 TEXT = "Wer reitet so spät durch Nacht und Wind?\nEs ist der Vater mit seinem Kind;\n"
 TOKENIZERS = [Characters.learn([TEXT]), BytePairs.train(290, [TEXT])]
@@ -31,7 +32,7 @@ def test_a_model_that_knows_nothing_is_undecided_among_all_tokens(tokenizer) -> 
     with torch.no_grad():
         for parameter in knows_nothing.parameters():
             parameter.zero_()
-    found = score(knows_nothing, tokenizer, TEXT)
+    found = Completer(knows_nothing, tokenizer).measure(TEXT)
     (tokens,) = tokenizer.encode([TEXT])
     size = len(TEXT.encode())
     assert (found.tokens, found.bytes) == (len(tokens), size)
@@ -47,7 +48,7 @@ def test_a_text_that_fits_the_context_has_the_plain_loss(tokenizer, spare) -> No
     own = model(tokenizer.vocab_size, len(tokens) + spare)
     logits_TV = own(torch.tensor([[tokenizer.begin, *tokens[:-1]]]))[0]
     loss = F.cross_entropy(logits_TV, torch.tensor(tokens)).item()
-    found = score(own, tokenizer, TEXT)
+    found = Completer(own, tokenizer).measure(TEXT)
     assert found.loss == pytest.approx(loss, rel=1e-12)
     assert found.perplexity == pytest.approx(exp(loss), rel=1e-12)
 
@@ -57,7 +58,7 @@ def test_a_model_without_a_limit_reads_all_of_a_text_at_once() -> None:
     text = "O Romeo, Romeo! " * 20
     (tokens,) = of.tokenizer.encode([text])
     logits_TV = of.model(torch.tensor([[of.tokenizer.begin, *tokens[:-1]]]))[0]
-    found = score(of.model, of.tokenizer, text)
+    found = of.measure(text)
     assert found.tokens == len(tokens)
     assert found.loss == pytest.approx(F.cross_entropy(logits_TV, torch.tensor(tokens)).item(), rel=1e-6)
 
@@ -91,9 +92,9 @@ def test_a_long_text_is_scored_as_if_each_token_had_been_asked_for_alone() -> No
             for place, token in enumerate(following):
                 if token != IGNORED:
                     total -= own(row[None, : place + 1])[0, -1].log_softmax(-1)[token].item()
-    assert score(own, tokenizer, TEXT).loss == pytest.approx(total / len(tokens), rel=1e-10)
+    assert Completer(own, tokenizer).measure(TEXT).loss == pytest.approx(total / len(tokens), rel=1e-10)
 
 
 def test_there_must_be_a_text() -> None:
     with pytest.raises(ValueError, match="there is no text to try the model on"):
-        score(model(TOKENIZERS[0].vocab_size, 4), TOKENIZERS[0], "")
+        Completer(model(TOKENIZERS[0].vocab_size, 4), TOKENIZERS[0]).measure("")

@@ -7,7 +7,7 @@ from readings import read
 from regard.explain.media import MEDIA, of
 from regard.explain.reading import by_role
 from regard.explain.view import View
-from regard.models.bert import ClassificationHead
+from regard.models.heads import ClassificationHead
 from regard.tasks.classification import Classifier
 from texts import TOKENIZER, bert
 

@@ -76,7 +76,7 @@ def test_other_models_and_eight_bits_are_refused(tmp_path: Path) -> None:
     library.save(
         tmp_path / "mine", model.config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, ""
     )
-    with pytest.raises(ValueError, match="of kind 'transformer' are not exported to ONNX; those of kind 'bert' are"):
+    with pytest.raises(ValueError, match="of kind 'transformer' are not exported to ONNX; encoders such as BERT are"):
         library.convert(str(tmp_path / "mine"), f"onnx:{tmp_path / 'out'}")
     with pytest.raises(ValueError, match="only exports for CTranslate2 are quantized, and onnx:out is none"):
         library.convert(str(tmp_path / "mine"), "onnx:out", quantize="int8")

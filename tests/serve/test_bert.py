@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from helpers import assert_same
-from regard.library import ready
 from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.serve.explorer import Explorer, Numbers
-from texts import TOKENIZER, bert
+from texts import opened
 
 HEADS = {
     "none": NoHead(),
@@ -24,7 +23,7 @@ ASKED = {"inputs": {"text": TEXT}}
 
 @pytest.fixture(scope="module", params=HEADS)
 def explorer(request) -> Explorer:
-    return Explorer(ready(bert(HEADS[request.param]), (TOKENIZER,)), request.param, TEXT)
+    return Explorer(opened(HEADS[request.param]), request.param, TEXT)
 
 
 def test_every_question_has_an_answer(explorer: Explorer) -> None:
@@ -56,7 +55,7 @@ def test_every_question_has_an_answer(explorer: Explorer) -> None:
 
 
 def test_guesses_behind_masks_are_shown() -> None:
-    explorer = Explorer(ready(bert(PretrainingHead()), (TOKENIZER,)), "words")
+    explorer = Explorer(opened(PretrainingHead()), "words")
     read = explorer.answer("read", {"inputs": {"text": "the [MASK] dog [SEP] good food"}})
     place = read["streams"]["text"]["pieces"].index("[MASK]")
     said = read["spoken"]

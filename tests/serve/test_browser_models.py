@@ -9,18 +9,17 @@ from browser import expect, needs_chromium, ready, see, serving
 from captions import PICTURE, Captioner
 from completers import completer
 from regard.explain.media import MEDIA
-from regard.library import ready as ready_to_read
 from regard.models.heads import PretrainingHead
 from regard.serve.explorer import Explorer
 from repeating import LoopedSubject
-from texts import TOKENIZER, bert
+from texts import opened
 
 pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
 def guesser() -> Iterator[str]:
-    yield from serving(Explorer(ready_to_read(bert(PretrainingHead()), (TOKENIZER,)), "words", "the [MASK] dog ran"))
+    yield from serving(Explorer(opened(PretrainingHead()), "words", "the [MASK] dog ran"))
 
 
 def test_words_behind_masks_are_guessed_while_one_types(page, guesser) -> None:

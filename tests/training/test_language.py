@@ -14,7 +14,6 @@ import regard
 from regard.cli.main import app
 from regard.codecs.gpt2 import BytePairs, Characters
 from regard.config import ConfigError
-from regard.evaluation.language import score
 from regard.recipe import read
 from regard.recipe import training as training_of
 from regard.tasks.completion import Completer
@@ -63,7 +62,7 @@ def test_a_trained_model_completes_and_is_evaluated(trained: Path, text: Path, t
     assert isinstance(opened, Completer)
     assert isinstance(opened.tokenizer, Characters)
     (tmp_path / "valid.txt").write_text(LINE)
-    expected = score(opened.model, opened.tokenizer, LINE)
+    expected = opened.measure(LINE)
     assert expected.loss < 0.5
     found = CliRunner().invoke(app, ["evaluate", str(trained), "--data", str(tmp_path / "valid.txt"), "--json"])
     assert json.loads(found.stdout) == pytest.approx(vars(expected))
@@ -89,9 +88,9 @@ def test_training_goes_on_to_the_bit(text: Path, tmp_path: Path, name) -> None:
 
 def test_a_vocabulary_of_characters_is_that_of_all_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab" * 100 + "é\n" * 10)
-    task = start("gpt2/characters", tmp_path / "run", f"data.text={tmp_path / 'a.txt'}", "model.context=4").task
-    assert task.config.vocab_size == 4
-    assert task.counts == [
+    training = start("gpt2/characters", tmp_path / "run", f"data.text={tmp_path / 'a.txt'}", "model.context=4")
+    assert training.task.config.vocab_size == 4
+    assert training.counts == [
         {"text": "training", "characters": 198, "tokens": 198},
         {"text": "validation", "characters": 22, "tokens": 22},
     ]
@@ -143,7 +142,7 @@ def test_training_begins_with_a_model_and_its_tokenizer(trained: Path, text: Pat
     changes = [f"data.text={text}", f"model.init={trained}", "train.steps=1", "train.learning_rate=1e-30"]
     training = start("gpt2/own-text", tmp_path / "run", *changes)
     training.train()
-    assert training.task.tokenizer.to_json() == Characters.load(trained / "tokenizer.json").to_json()
+    assert training.task.tokenizer.to_json() == Characters.load(trained / "codecs" / "tokenizer.json").to_json()
     old, new = (load_file(run / "model" / "model.safetensors") for run in (trained, tmp_path / "run"))
     assert all(torch.allclose(old[name], new[name], atol=1e-6) for name in old)
 

@@ -197,7 +197,7 @@ def test_a_run_may_begin_with_the_weights_of_another(straight: Path, tmp_path: P
         assert_same(new[name], tensor, tolerance=1e-7)  # a step of almost nothing
     assert training.task.config.dropout == 0.3
     assert training.task.config.width == 16
-    assert (tmp_path / "tuned/tokenizer.json").read_bytes() == (straight / "tokenizer.json").read_bytes()
+    assert (tmp_path / "tuned/codecs/tokenizer.json").read_bytes() == (straight / "codecs/tokenizer.json").read_bytes()
     # resumed, it goes on from its own checkpoint
     assert finish(tmp_path / "tuned", *changes, "train.steps=3", "train.learning_rate=1e-30").state.step == 3
 

@@ -130,7 +130,7 @@ def test_texts_are_cut_to_what_a_model_to_begin_with_can_take(pretrained: Path, 
     }
     changes = [*files[name], f"model.init={pretrained}", "train.steps=1"]
     training = start(name, tmp_path / "run", *changes)
-    assert [count["cut"] for count in training.task.counts] == [1, 1]
+    assert [count["cut"] for count in training.counts] == [1, 1]
     assert training.batches.examples.longest == training.model.limit < len(text.split())
 
 

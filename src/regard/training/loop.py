@@ -64,12 +64,12 @@ class Training:
         self.device = Device(job.device, job.train.precision)
         self.group = Group(self.device)
         torch.set_num_threads(job.threads or threads())
-        self._setup = Setup(job, report.say)
+        setup = Setup(job, report.say)
         with self.group.one_after_the_other():
             if self.group.is_first:
                 claim(self.run, job.recipe)
-            self.task: Task = job.prepare(self._setup)
-        self.batches = self.task.batches
+            self.task: Task = job.prepare(setup)
+        self.batches, self.counts = self.task.batches, setup.counts
         # a model that validates, with whatever weights are to be judged
         # one that is too large for a process is judged where there is room
         self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
@@ -167,7 +167,7 @@ class Training:
             torch.manual_seed(self.job.seed + self.group.rank)  # or else all would drop out the same
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
-            for counts in self._setup.counts if not self.state.step else ():
+            for counts in self.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 
     def _resume_random(self, tensors: dict[str, Tensor]) -> None:

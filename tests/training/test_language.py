@@ -95,7 +95,7 @@ def test_a_vocabulary_of_characters_is_that_of_all_text(tmp_path: Path) -> None:
         {"text": "validation", "characters": 22, "tokens": 22},
     ]
     # the windows ask for 20 tokens, which are b, é ten times and a line break as often but for the last
-    assert task.bytes_per_token == 30 / 20
+    assert training.task.bytes_per_token == 30 / 20
 
 
 def test_folders_are_read_and_byte_pairs_learnt(tmp_path: Path) -> None:

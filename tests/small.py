@@ -115,7 +115,7 @@ def small_model(config: type[Config], **changes: Any) -> dict[str, Any]:
     return {"kind": config.kind, **chosen, **changes}  # type: ignore[attr-defined]
 
 
-def small_recipe(system: System, task: type[Task], data: type[Config], folder: Path, **changes: Any) -> Any:
+def small_recipe(system: System, task: type[Task], data: type[Config], folder: Path, /, **changes: Any) -> Any:
     model = {**small_model(system.model), **task.unknown, **changes.pop("model", {})}
     tables: dict[str, Any] = {}
     for configs in system.codecs.values():
@@ -127,7 +127,8 @@ def small_recipe(system: System, task: type[Task], data: type[Config], folder: P
     train = {**TRAIN, "steps": 4, **changes.pop("train", {})}
     kind = data.kind  # type: ignore[attr-defined]
     assert kind in DATA, f"give tests/small.py small data of kind {kind!r}"
-    whole = {"data": {"kind": kind, **DATA[kind](folder / "data")}, "model": model, "train": train, "threads": 1}
+    given = {"kind": kind, **DATA[kind](folder / "data"), **changes.pop("data", {})}
+    whole = {"data": given, "model": model, "train": train, "threads": 1}
     return parse(recipe.Recipe, {**whole, **tables, "run": str(folder / "run"), **changes}, "small")
 
 

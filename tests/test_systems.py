@@ -33,8 +33,11 @@ ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
 }
 """What an opened model answers, by the first verb of its task."""
-CONVERTIBLE = {"transformer": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}}
-"""Where Hugging Face's library has only some of the models of a kind: what these are like."""
+CONVERTIBLE = {
+    "transformer": {"model": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}},
+    "roformer": {"data": {"next_sentence": False}},
+}
+"""Where Hugging Face's library has only some of the models of a kind: the recipe of such a one."""
 
 
 @pytest.fixture(scope="module", params=range(len(CASES)), ids=NAMES)
@@ -179,7 +182,7 @@ def test_the_explorer_answers(case) -> None:
 def test_it_converts_out_and_back(system, tmp_path: Path) -> None:
     torch.manual_seed(1)
     task, data = next((task, data) for one, task, data in CASES if one is system)
-    made = small.small_recipe(system, task, data, tmp_path, model=CONVERTIBLE.get(system.name, {}))
+    made = small.small_recipe(system, task, data, tmp_path, **CONVERTIBLE.get(system.name, {}))
     training = small.start(made)
     weights = library.tensors(training.model)
     library.save(tmp_path / "ours", training.task.config, weights, training.task.codecs, "")

@@ -16,11 +16,12 @@ from regard.codecs.wordpiece import WordPieceConfig
 from regard.codecs.words import WordsConfig
 from regard.config import Config
 from regard.errors import RegardError
-from regard.interop import bert, gpt2, marian
+from regard.interop import bert, gpt2, marian, roformer
 from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.roformer import RoFormerConfig
 from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.classification import ClassificationTask
@@ -76,6 +77,7 @@ SYSTEMS = (
     System(RnnSeq2SeqConfig, PAIR, (TranslationTask,)),
     System(ConvSeq2SeqConfig, PAIR, (TranslationTask,)),
     System(BertConfig, {"text": (WordPieceConfig,)}, ENCODER, bert),
+    System(RoFormerConfig, {"text": (WordPieceConfig,)}, ENCODER, roformer),
     System(TaggerConfig, {"text": (WordsConfig,)}, (WordTaggingTask,)),
     System(Gpt2Config, {"text": (CharactersConfig, BytePairsConfig)}, (CompletionTask,), gpt2),
 )

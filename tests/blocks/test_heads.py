@@ -42,3 +42,9 @@ def test_the_pooled_vector_is_made_of_the_first_token() -> None:
     assert set(pooler.state_dict()) == {"weight", "bias"}
     x_BTD = torch.randn(2, 5, 8)
     assert_same(pooler(x_BTD), (x_BTD[:, :1] @ pooler.weight.T + pooler.bias).tanh())
+
+
+def test_the_pooled_vector_has_another_activation_where_one_is_given() -> None:
+    torch.manual_seed(1)
+    pooler, x_BTD = Pooler(8, F.gelu), torch.randn(2, 5, 8)
+    assert_same(pooler(x_BTD), F.gelu(x_BTD[:, :1] @ pooler.weight.T + pooler.bias))

@@ -9,11 +9,13 @@ import torch
 import regard
 from helpers import assert_same, lively
 from regard import library
+from regard.blocks.positions import Rotary
 from regard.codecs.subword import Tokenizer
 from regard.codecs.wordpiece import WordPiece
 from regard.data.sequences import text_batch
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
+from regard.tasks.encoding import Encoder
 from texts import TEXTS, TOKENIZER, bert
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -80,3 +82,13 @@ def test_other_models_and_eight_bits_are_refused(tmp_path: Path) -> None:
         library.convert(str(tmp_path / "mine"), f"onnx:{tmp_path / 'out'}")
     with pytest.raises(ValueError, match="only exports for CTranslate2 are quantized, and onnx:out is none"):
         library.convert(str(tmp_path / "mine"), "onnx:out", quantize="int8")
+
+
+def test_rotary_positions_are_refused(tmp_path: Path) -> None:
+    from regard.interop import onnx
+
+    model = bert(NoHead()).float()
+    model.layers[0].attention.rotary = Rotary(4)
+    with pytest.raises(ValueError, match="are not exported to ONNX: their rotary positions are complex numbers"):
+        onnx.write(tmp_path, Encoder(model, TOKENIZER))
+    assert not list(tmp_path.iterdir())

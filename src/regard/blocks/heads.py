@@ -2,10 +2,12 @@
 
     words   logits = E · LayerNorm(f(W x + b)) + c,  E being the token embedding  (Devlin et al. 2018, A.2)
     linear  logits = W x + b,  of each token's vector or of the pooled one
-    pooled  = tanh(W x_[CLS] + b)
+    pooled  = f(W x_[CLS] + b),  f being tanh in BERT
 
 A head is asked with `answer(x, tokens)`, whichever it is; only that of words reads the token embedding.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +21,13 @@ from regard.blocks.norms import LayerNorm
 class Pooler(nn.Linear):
     """The vector that stands for the whole text: the first token's, once more transformed."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
         super().__init__(width, width)
+        self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """One vector for each text, as a sequence of one."""
-        return super().forward(x_BTD[:, :1]).tanh()
+        return self.activation(super().forward(x_BTD[:, :1]))
 
 
 class WordHead(nn.Module):

@@ -120,27 +120,23 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPie
         weights = read_weights(tensors, config)
     except RegardError as error:
         raise RegardError(f"{folder}: {error}") from None
-    tokenizer = _read_tokenizer(folder)
-    expect_room(folder, tokenizer.vocab_size, config.vocab_size)
-    pad = theirs.get("pad_token_id")
-    if tokenizer.pad != (pad or 0):
-        raise RegardError(
-            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {pad or 0}; "
-            f"correct pad_token_id in config.json, if both are of one model"
-        )
-    return config, weights, {"text": tokenizer}
+    return config, weights, {"text": read_tokenizer(folder, theirs, config.vocab_size)}
 
 
 def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig:
     """Our config for a BERT whose tensors have these names."""
+    head = _read_head(theirs, {_plain(name) for name in tensors})
+    return parse(BertConfig, {**read_shape(theirs, FIELDS), "head": head}, source="its config.json, in our names")
+
+
+def read_shape(theirs: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """What a config says of an encoder, under our names."""
     activation = theirs.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
         raise RegardError(f"hidden_act = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
     # our defaults are theirs, so that a key that an old version did not write yet may be missing
-    known = {mine: theirs[key] for key, mine in FIELDS.items() if theirs.get(key) is not None}
-    head = _read_head(theirs, {_plain(name) for name in tensors})
-    data = {**known, "activation": ACTIVATIONS[activation], "head": head}
-    return parse(BertConfig, data, source="its config.json, in our names")
+    known = {mine: theirs[key] for key, mine in fields.items() if theirs.get(key) is not None}
+    return {**known, "activation": ACTIVATIONS[activation]}
 
 
 def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
@@ -156,6 +152,11 @@ def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
             "kind": kind,
             "pooled": architecture == "BertForPreTraining" or "cls.seq_relationship.weight" in tensors,
         }
+    return read_answers(theirs, kind)
+
+
+def read_answers(theirs: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """A head that is fine-tuned, of a kind that its architecture tells: it answers with labels, a number or a span."""
     if kind == "span":
         return {"kind": kind}
     labels, problem = _read_labels(theirs), theirs.get("problem_type")
@@ -194,12 +195,7 @@ def _read_labels(theirs: Mapping[str, Any]) -> list[str]:
 
 def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Our tensors from Hugging Face's; what has no place is an error."""
-    given = {_plain(name): tensor for name, tensor in theirs.items()}
-    for copy, original in TIED.items():
-        if copy in given:
-            tensor = given.pop(copy)
-            if not torch.equal(given.setdefault(original, tensor), tensor):
-                raise RegardError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
+    given = untied({_plain(name): tensor for name, tensor in theirs.items()})
     table = {_plain(name): mine for name, mine in names(config).items()}
     # positions are counted anew; and a pooler that no head asks is ignored by Hugging Face's classes, too
     idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
@@ -208,6 +204,30 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
         wanted = config.build().state_dict()
     expect_tensors(given, {name: wanted[mine] for name, mine in table.items()}, "BERT")
     return {mine: given[name].float() for name, mine in table.items()}
+
+
+def untied(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors without the copies of those that are tied."""
+    result = dict(given)
+    for copy, original in TIED.items():
+        if copy in result:
+            tensor = result.pop(copy)
+            if not torch.equal(result.setdefault(original, tensor), tensor):
+                raise RegardError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
+    return result
+
+
+def read_tokenizer(folder: Path, theirs: Mapping[str, Any], rows: int) -> WordPiece:
+    """The tokenizer of a folder, which must fit its model's config and the rows of its table."""
+    tokenizer = _read_tokenizer(folder)
+    expect_room(folder, tokenizer.vocab_size, rows)
+    pad = theirs.get("pad_token_id")
+    if tokenizer.pad != (pad or 0):
+        raise RegardError(
+            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {pad or 0}; "
+            f"correct pad_token_id in config.json, if both are of one model"
+        )
+    return tokenizer
 
 
 def _read_tokenizer(folder: Path) -> WordPiece:
@@ -250,18 +270,20 @@ def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], codec
     Without head and pooler, the class is `BertModel`, to be told `add_pooling_layer=False`.
     """
     write_tensors(folder / WEIGHTS, {theirs: weights[mine] for theirs, mine in names(config).items()})
+    about = {"architectures": [_architecture(config.head)], **ONLY, **about_encoder(config, FIELDS)}
+    write_json(folder / "config.json", {**about, "pad_token_id": codecs["text"].pad})
+    write_tokenizer(folder, codecs["text"], model_max_length=config.context)
+
+
+def about_encoder(config: Any, fields: Mapping[str, str]) -> dict[str, Any]:
+    """What config.json says of an encoder's shape and of its head."""
     activations = {mine: theirs for theirs, mine in ACTIVATIONS.items()}
-    about = {
-        "architectures": [_architecture(config.head)],
-        **ONLY,
-        **{theirs: getattr(config, mine) for theirs, mine in FIELDS.items()},
-        "pad_token_id": codecs["text"].pad,
+    return {
+        **{theirs: getattr(config, mine) for theirs, mine in fields.items()},
         "hidden_act": activations[config.activation],
         "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
         **_about_labels(config.head),
     }
-    write_json(folder / "config.json", about)
-    _write_tokenizer(folder, config, codecs["text"])
 
 
 def _architecture(head: AnyHead) -> str:
@@ -283,7 +305,8 @@ def _about_labels(head: AnyHead) -> dict[str, Any]:
     }
 
 
-def _write_tokenizer(folder: Path, config: BertConfig, tokenizer: WordPiece) -> None:
+def write_tokenizer(folder: Path, tokenizer: WordPiece, **about_model: Any) -> None:
+    """Writes the files of a tokenizer; what else they say of the model is given."""
     engine = Engine.from_str(tokenizer.to_json())
     engine.post_processor = processors.TemplateProcessing(
         single=f"{BEGIN} $A {END}",
@@ -297,7 +320,7 @@ def _write_tokenizer(folder: Path, config: BertConfig, tokenizer: WordPiece) -> 
         "tokenizer_class": "BertTokenizer",
         # Hugging Face's library takes these from here, not from tokenizer.json
         **{key: getattr(engine.normalizer, name) for key, name in NORMALIZER.items()},
-        "model_max_length": config.context,
+        **about_model,
         "pad_token": PAD,
         "unk_token": UNKNOWN,
         "cls_token": BEGIN,

@@ -13,6 +13,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from regard.blocks.positions import Rotary
 from regard.errors import RegardError
 
 NEAR = 1e-4  # what rounding in float32 may change in an answer, relative to answers of size 1
@@ -25,6 +26,11 @@ def write(folder: Path, ours: Any) -> str:
     head = getattr(config, "head", None)
     if head is None:
         raise RegardError(f"models of kind '{config.kind}' are not exported to ONNX; encoders such as BERT are")
+    if any(isinstance(module, Rotary) for module in model.modules()):
+        raise RegardError(
+            f"models of kind '{config.kind}' are not exported to ONNX: their rotary positions are complex numbers, "
+            f"which its graphs do not have"
+        )
     path, output = folder / "model.onnx", "vectors" if head.kind == "none" else "answers"
     answering, axes = _Answering(model, ours.tokenizer.pad).eval(), {0: "batch", 1: "length"}
     with warnings.catch_warnings():

@@ -1,4 +1,3 @@
-
 import pytest
 
 from captions import IMAGE, PICTURE, TEXT, Captioner

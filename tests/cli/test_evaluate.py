@@ -15,6 +15,8 @@ from regard.evaluation import bleu
 from regard.models.heads import ClassificationHead
 from regard.tasks.evaluation import EvaluatedWith
 from regard.tasks.tagging import TaggingSettings
+from regard.tasks.translation import Translation
+from regard.tasks.translation_evaluation import EvaluatesTranslations, TranslationSettings
 from texts import TEXTS, TOKENIZER, bert
 
 
@@ -71,6 +73,23 @@ def test_the_settings_of_a_translator_are_its_own(files: dict[str, Path], tmp_pa
         lines = run("evaluate", "en-es", *settings, *options).splitlines()
         assert lines[0] == f"BLEU   {expected.bleu:5.1f}   {expected.bleu_signature}"
         assert ("case:lc" in lines[0]) == lowercase
+
+
+class Echo(EvaluatesTranslations):
+    """Gives texts back, and notes how it was to search."""
+
+    def translate(self, texts, **how):
+        self.how = how
+        return [[Translation(text, 0.0)] for text in texts]
+
+
+def test_a_test_set_is_searched_as_the_settings_say(files: dict[str, Path]) -> None:
+    echo = Echo()
+    found = echo.evaluate(files, echo.evaluated_with.parse(["beam=3", "penalty=0.25"]))
+    assert echo.how == {"beam": 3, "penalty": 0.25, "scores": False}
+    assert found.predictions == SOURCES
+    echo.evaluate(files, TranslationSettings())
+    assert echo.how == {"beam": 4, "penalty": 1.0, "scores": False}
 
 
 def test_a_language_model_has_nothing_to_write_but_its_scores(tmp_path: Path) -> None:

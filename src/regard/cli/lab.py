@@ -11,7 +11,7 @@ from regard.cli.options import AsJson, Model, output_option
 if TYPE_CHECKING:
     from regard.lab.experiment import Experiment
 
-lab = typer.Typer(help="The lectures' claims as experiments.", rich_markup_mode=None)
+lab = typer.Typer(rich_markup_mode=None)
 Conllu = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Tagged sentences, CoNLL-U, plain or .gz.")]
 Drawn = Annotated[Path | None, output_option("Draw the result: .png, .svg or .pdf.")]
 

@@ -21,7 +21,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A run's folder, a model's folder, hf:FOLDER of Hugging Face's, or a bundled model's name.",
+        help="A run's folder, a model's folder, hf:FOLDER of Hugging Face's, or a bundled model; without it, the "
+        "bundled one that serves this verb.",
     ),
 ]
 ModelArgument = Annotated[

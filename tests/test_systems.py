@@ -14,12 +14,13 @@ from helpers import assert_same
 from regard import library, recipe
 from regard.blocks.capture import attention_cores
 from regard.explain.importance import early_answers, head_effects, rollout
-from regard.explain.reading import expect_subject, looks
+from regard.explain.reading import looks
 from regard.explain.walk import parts, walk
 from regard.models.interface import Answering
 from regard.serve.explorer import Explorer
 from regard.systems import SYSTEMS
 from regard.training.loop import Training
+from regard.training.task import Task
 from shapes import shapes_checked
 from small import CASES, NAMES
 
@@ -106,13 +107,17 @@ def test_a_run_is_something_to_begin_with(case) -> None:
     assert tables.keys() == {codec.slot for codec in contents.codecs.values()}
 
 
-def read(run: Path) -> Any:
-    opened = library.load(str(run))
-    if not hasattr(opened, "accepts"):
+def subject(task: type[Task], run: Path) -> Any:
+    """The opened model, if it can be looked into."""
+    if "look" not in task.verbs:
         pytest.skip("it cannot be looked into")
-    subject = expect_subject(opened, "it")
-    subject.model.double()
-    return subject.reading(dict.fromkeys(subject.accepts, TEXT))
+    return library.load_for("look", str(run))
+
+
+def read(task: type[Task], run: Path) -> Any:
+    opened = subject(task, run)
+    opened.model.double()
+    return opened.reading(dict.fromkeys(opened.accepts, TEXT))
 
 
 def test_every_attention_says_who_looks_at_whom(case) -> None:
@@ -124,9 +129,9 @@ def test_every_attention_says_who_looks_at_whom(case) -> None:
 
 
 def test_a_walk_ends_with_what_the_part_gave(case) -> None:
-    _, _, run, _ = case
+    _, task, run, _ = case
     with shapes_checked():
-        reading = read(run)
+        reading = read(task, run)
         for part in parts(reading.model):
             expected = given(reading.model, part.path, part.call, reading.run)
             for token in {0, len(reading.streams[part.stream].tokens) - 1}:
@@ -149,8 +154,8 @@ def given(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> tor
 
 
 def test_looking_inside_works(case) -> None:
-    _, _, run, _ = case
-    reading = read(run)
+    _, task, run, _ = case
+    reading = read(task, run)
     model = reading.model
     if reading.looks:
         effects = head_effects(reading)
@@ -162,13 +167,10 @@ def test_looking_inside_works(case) -> None:
 
 
 def test_the_explorer_answers(case) -> None:
-    _, _, run, _ = case
-    opened = library.load(str(run))
-    if not hasattr(opened, "accepts"):
-        pytest.skip("it cannot be looked into")
-    subject = expect_subject(opened, "it")
-    explorer = Explorer(subject, "it")
-    asked = {"inputs": dict.fromkeys(subject.accepts, TEXT)}
+    _, task, run, _ = case
+    opened = subject(task, run)
+    explorer = Explorer(opened, "it")
+    asked = {"inputs": dict.fromkeys(opened.accepts, TEXT)}
     about = explorer.answer("model", {})
     assert explorer.answer("read", asked)["streams"]
     for look in about["looks"]:

@@ -25,6 +25,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.lean import lean
 from regard.decoding.sampling import Drawn, Sampling
 from regard.decoding.sliding import Sliding
+from regard.decoding.stops import before_stop, stop_bytes, unsure
 from regard.errors import RegardError
 from regard.evaluation.language import Scores, perplexity, score
 from regard.explain.media.text import TextLayout, text_stream
@@ -106,7 +107,7 @@ class Completer(EvaluatesText, Looked, Opened):
             overflow: what becomes of more tokens than the model can see at a time: an "error", or the model lets its
                 view "slide", so that again and again the older half is forgotten.
         """
-        read, stops = self._read(prompt), _stops(stop)
+        read, stops = self._read(prompt), stop_bytes(stop)
         how = Sampling(read[-1], self._end, tries, temperature, top_k, top_p, seed, min_p, repetition)
         (found,) = how.search(
             *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
@@ -126,7 +127,7 @@ class Completer(EvaluatesText, Looked, Opened):
 
         What is no whole character yet is held back until it is, and what may become a stop string until it cannot.
         """
-        read, stops = self._read(prompt), _stops(stop)
+        read, stops = self._read(prompt), stop_bytes(stop)
         how = Sampling(read[-1], self._end, tries=1, **draws)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         raw, given = b"", 0
@@ -134,8 +135,8 @@ class Completer(EvaluatesText, Looked, Opened):
             *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
         ):
             if drawn.token != self._end:
-                raw = _cut(raw + self.tokenizer.raw([drawn.token]), stops)
-                sure = max(given, len(raw) - _unsure(raw, stops))
+                raw = before_stop(raw + self.tokenizer.raw([drawn.token]), stops)
+                sure = max(given, len(raw) - unsure(raw, stops))
                 if text := characters.decode(raw[given:sure]):
                     yield text
                 given = sure
@@ -215,7 +216,7 @@ class Completer(EvaluatesText, Looked, Opened):
     ) -> Completion:
         why: Why = "stop" if found.stopped else "length" if found.cut else "end"
         tokens = (*found.tokens, self._end) if why == "end" else found.tokens
-        text = _cut(self.tokenizer.raw(found.tokens), stops).decode("utf-8", "replace")
+        text = before_stop(self.tokenizer.raw(found.tokens), stops).decode("utf-8", "replace")
         pieces, scores = tuple(self.tokenizer.pieces(tokens)), found.token_scores[: len(tokens)]
         score = sum(scores) / len(scores) ** penalty
         return Completion(text, tokens, pieces, scores, score, why, seed)
@@ -383,20 +384,3 @@ def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor
         x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]
     weight_VD, bias_V = model.output_parameters()
     return linear_cross_entropy(x_ND, weight_VD, bias_V, next_N, smoothing)
-
-
-def _stops(texts: str | Sequence[str]) -> list[bytes]:
-    texts = [texts] if isinstance(texts, str) else texts
-    if "" in texts:
-        raise RegardError("a stop string has at least one character, and one of those given has none")
-    return [text.encode("utf-8", "replace") for text in texts]
-
-
-def _cut(raw: bytes, stops: Sequence[bytes]) -> bytes:
-    """What comes before the first stop string."""
-    return raw[: min((raw.index(stop) for stop in stops if stop in raw), default=len(raw))]
-
-
-def _unsure(raw: bytes, stops: Sequence[bytes]) -> int:
-    """How many bytes at the end may be the beginning of a stop string."""
-    return max((n for stop in stops for n in range(1, len(stop)) if raw.endswith(stop[:n])), default=0)

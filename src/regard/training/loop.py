@@ -8,7 +8,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,31 +27,17 @@ from regard.training.distributed import Group
 from regard.training.interrupt import Interrupted, Interrupts
 from regard.training.machine import threads
 from regard.training.meter import Forecast, Meter, forecast, look_back
+from regard.training.optimizer import gradient, make_optimizer
 from regard.training.products import limit
 from regard.training.recompute import recompute
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
 from regard.training.setup import Job, Setup
+from regard.training.state import State
 from regard.training.task import Summed, Tally, Task
 
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
-
-
-@dataclass
-class State:
-    """Where training is. With the tensors, all that a checkpoint holds."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    seconds: float = 0.0
-    best: float = float("inf")
-    stale: int = 0
-    """Validations since the best one."""
-    predicted_steps: int = 0
-    predicted_seconds: float = 0.0
-    """What the whole run will take, as its first steps tell; 0: not known yet."""
 
 
 class Training:
@@ -93,7 +78,7 @@ class Training:
             self.model.to(self.device.torch)
         self.parameters = dict(self.model.named_parameters())
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
-        self.optimizer = self._optimizer()
+        self.optimizer = make_optimizer(self.parameters.values(), self.config)
         self.state = State()
         self.meter = Meter(limit(self.device.torch, self.device.dtype))
         self._clock = time.perf_counter()
@@ -103,16 +88,6 @@ class Training:
         self._validated = ""
         """What the last validation said, for the live line."""
         self._resume()
-
-    def _optimizer(self) -> torch.optim.AdamW:
-        """AdamW, with decay for matrices only; fused, so that each number is read and written once a step."""
-        matrices = [p for p in self.parameters.values() if p.dim() > 1]
-        others = [p for p in self.parameters.values() if p.dim() <= 1]
-        groups = [
-            {"params": matrices, "weight_decay": self.config.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, self.config.beta2), eps=1e-9, fused=True)
 
     # what a checkpoint holds
 
@@ -338,7 +313,7 @@ class Training:
             loss.backward()
             tally.add(parts)
         sums = torch.tensor(list(tally.sums.values()), dtype=torch.float64)
-        gradients = [_gradient(parameter) for parameter in self.parameters.values()]
+        gradients = [gradient(parameter) for parameter in self.parameters.values()]
         # sharded gradients are summed already, where they came about
         self.group.sum_([sums] if self.config.shard else [sums, *gradients])
         tally.sums.update(zip(tally.sums, sums.tolist(), strict=True))
@@ -415,9 +390,3 @@ class Training:
             codecs=self.task.codecs,
             card="\n".join(lines),
         )
-
-
-def _gradient(parameter: torch.nn.Parameter) -> Tensor:
-    if parameter.grad is None:
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad

@@ -1,0 +1,41 @@
+"""Model folders hold whatever codecs a model has, by role, and say what is in them."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from regard.codecs.subword import Tokenizer
+from regard.models.transformer import TransformerConfig
+from regard.store import models
+
+CONFIG = TransformerConfig(vocab_size=9, width=4, heads=1, ff_width=4, encoder_layers=1, decoder_layers=1)
+ONE, OTHER = (Tokenizer.train("bpe", size, ["we are"]) for size in (262, 261))
+
+
+def saved(folder: Path, **codecs) -> models.Saved:
+    weights = {"x": torch.arange(3.0)}
+    models.save(folder, task="juggling", config=CONFIG, weights=weights, codecs=codecs, card="# Card\n")
+    found = models.read(folder)
+    assert found.task == "juggling"
+    assert found.model == json.loads(CONFIG.to_json())
+    assert torch.equal(found.weights["x"], weights["x"])
+    return found
+
+
+def test_a_model_needs_no_codec(tmp_path: Path) -> None:
+    assert saved(tmp_path / "m").codecs == {}
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {
+        "config.json", "README.md", "model.safetensors", "hashes.json",
+    }  # fmt: skip
+
+
+def test_roles_that_share_a_codec_share_its_file(tmp_path: Path) -> None:
+    found = saved(tmp_path / "m", source=ONE, target=ONE).codecs
+    assert found["source"] == found["target"] == ("subword", tmp_path / "m" / "tokenizer.json")
+
+
+def test_roles_with_codecs_of_one_slot_have_a_file_each(tmp_path: Path) -> None:
+    found = saved(tmp_path / "m", source=ONE, target=OTHER).codecs
+    assert [file.path.name for file in found.values()] == ["tokenizer.source.json", "tokenizer.target.json"]
+    assert [Tokenizer.load(file.path).vocab_size for file in found.values()] == [ONE.vocab_size, OTHER.vocab_size]

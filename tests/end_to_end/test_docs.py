@@ -53,3 +53,12 @@ def test_commands_on_a_page_succeed(page, tmp_path) -> None:
 def test_links_on_a_page_lead_somewhere(page) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_new_files_on_a_page_are_as_they_are_shown(page) -> None:
+    for block in blocks(page, "diff"):
+        header, *lines = block.splitlines(keepends=True)
+        if all(line.startswith("+") for line in lines):
+            shown = "".join(line[1:] for line in lines)
+            assert shown in (ROOT / header.removeprefix("+++ b/").strip()).read_text("utf-8"), header

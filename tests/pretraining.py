@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingEpoch, Sentences, encoded
+from regard.data.batches import IGNORED
+from regard.data.pretraining import PretrainingBatch, PretrainingEpoch, Sentences, encoded
 
 SPECIALS = PAD, UNKNOWN, BEGIN, END, MASK = range(5)
 

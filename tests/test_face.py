@@ -29,7 +29,7 @@ def test_a_model_says_what_it_is() -> None:
 def test_a_model_of_another_kind_than_asked_for_is_refused() -> None:
     assert_type(regard.load("en-es"), regard.Translator)
     assert_type(regard.load("en-es", regard.Translator), regard.Translator)
-    with pytest.raises(regard.RegardError, match="en-es is a Translator, not a Completer"):
+    with pytest.raises(regard.RegardError, match="en-es opens as Translator, not as Completer"):
         regard.load("en-es", regard.Completer)
     with pytest.raises(regard.RegardError, match="a model is named by a string, such as 'en-es'.*; got None"):
         regard.load(None)  # type: ignore[call-overload]

@@ -1,5 +1,6 @@
 """One test over all systems of the registry, so that nobody can forget one."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ from safetensors.torch import load_file
 from torch import nn
 
 import small
+from commands import run as command
 from helpers import assert_same
 from regard import library, recipe
 from regard.blocks.capture import attention_cores
 from regard.explain.importance import early_answers, head_effects, rollout
 from regard.explain.reading import looks
 from regard.explain.walk import parts, walk
-from regard.models.interface import Answering
+from regard.models.interface import Answering, Observable, Transferable
 from regard.serve.explorer import Explorer
-from regard.systems import SYSTEMS
+from regard.systems import SYSTEMS, data_configs, model_configs
+from regard.tasks.opened import Opened
 from regard.training.loop import Training
 from regard.training.task import Task
 from shapes import shapes_checked
@@ -34,6 +37,8 @@ ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
 }
 """What an opened model answers, by the first verb of its task."""
+OPTIONS = {"complete": ("--tokens", "4")}
+"""Of the commands, so that they are soon done."""
 CONVERTIBLE = {
     "transformer": {"model": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}},
     "roformer": {"data": {"next_sentence": False}},
@@ -60,11 +65,32 @@ def test_names_end_in_their_shape(case) -> None:
     assert seen
 
 
+def test_model_and_task_declare_what_all_others_rely_on(case) -> None:
+    system, task, run, _ = case
+    opened = library.load(str(run))
+    model: Any = opened.model
+    assert isinstance(opened, Opened), "an opened model is a subclass of Opened"
+    assert model.config.kind == system.name
+    assert model.limit is None or model.limit > 0
+    assert isinstance(model, Observable), "a model declares `looks` and `parts`"
+    assert isinstance(model, Transferable), "a model declares `fresh` and `optional`"
+    assert {part.stream for part in parts(model)}, "the paths in `parts` are those of modules"
+    training = small.start(small.small_recipe(system, task, _data(case), run.parent))
+    (batch, *_) = training.task.valid.epoch(0)
+    assert training.task.units(batch)["tokens"] > 0, "speed is counted in tokens"
+    assert isinstance(batch.inputs, tuple)
+
+
+def test_kinds_are_names_of_one_thing_only() -> None:
+    for configs in (model_configs(), data_configs()):
+        kinds = [config.kind for config in configs]  # type: ignore[attr-defined]
+        assert len(set(kinds)) == len(kinds)
+
+
 @pytest.mark.usefixtures("threads_as_before")
 def test_it_is_killed_and_resumes_to_the_bit(case, tmp_path: Path) -> None:
     system, task, run, _ = case
-    data = next(data for one, other, data in CASES if (one, other) == (system, task) and _is_of(run, data))
-    made = small.small_recipe(system, task, data, run.parent, run=str(tmp_path / "run"))
+    made = small.small_recipe(system, task, _data(case), run.parent, run=str(tmp_path / "run"))
     training = small.start(made)
 
     def dying_step(*arguments: Any) -> Any:
@@ -81,8 +107,11 @@ def test_it_is_killed_and_resumes_to_the_bit(case, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def _is_of(run: Path, data: Any) -> bool:
-    return f'"kind": "{data.kind}"' in (run / "recipe.json").read_text()
+def _data(case: Any) -> Any:
+    """The config of the data that a case was trained on."""
+    system, task, run, _ = case
+    kind = json.loads((run / "recipe.json").read_text())["data"]["kind"]
+    return next(data for one, other, data in CASES if (one, other, data.kind) == (system, task, kind))
 
 
 def test_it_opens_as_its_folder_says_and_answers_many_like_one(case) -> None:
@@ -94,6 +123,11 @@ def test_it_opens_as_its_folder_says_and_answers_many_like_one(case) -> None:
     with shapes_checked():
         together = answer(opened, [TEXT, OTHER])
     assert together == [answer(opened, [text])[0] for text in (TEXT, OTHER)]
+
+
+def test_the_first_verb_of_its_task_takes_it(case) -> None:
+    _, task, run, _ = case
+    assert command(task.verbs[0], "--model", run, TEXT, *OPTIONS.get(task.verbs[0], ()))
 
 
 def test_a_run_is_something_to_begin_with(case) -> None:

@@ -276,7 +276,7 @@ def load(name: str, kind: type[Opened] = Opened) -> Opened:
         raise RegardError(f"a model is named by a string, such as 'en-es' or the path of a folder; got {name!r}")
     found = _load(name)
     if not isinstance(found, kind):
-        raise RegardError(f"{name} is a {type(found).__name__}, not a {kind.__name__}")
+        raise RegardError(f"{name} opens as {type(found).__name__}, not as {kind.__name__}")
     return found
 
 

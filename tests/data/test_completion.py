@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from regard.codecs.gpt2 import BytePairs, Characters
 from regard.config import parse
 from regard.data import completion
-from regard.data.batches import Batches
+from regard.data.batches import IGNORED, Batches
 from regard.data.completion import Part, TextConfig, Windows, encoded, pieces, spread
-from regard.data.pretraining import IGNORED
 
 WORDS = "To be, or not to be: that's the question.\n\nWhether 'tis nobler  in the mind, 2023!\n"
 BYTE_PAIRS = BytePairs.train(300, [WORDS])

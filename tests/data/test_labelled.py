@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batches import IGNORED
 from regard.data.labelled import GlueConfig, Labelled, TableConfig
-from regard.data.pretraining import IGNORED
 from regard.data.tables import Example
 from texts import TOKENIZER
 

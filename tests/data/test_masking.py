@@ -2,7 +2,8 @@ import numpy as np
 import torch
 
 from pretraining import BEGIN, END, MASK, UNKNOWN, Numbers, fetched, probable, texts
-from regard.data.pretraining import IGNORED, PretrainingExamples, encoded
+from regard.data.batches import IGNORED
+from regard.data.pretraining import PretrainingExamples, encoded
 
 
 def test_a_share_of_the_tokens_is_asked_for_and_never_a_mark(uneven) -> None:

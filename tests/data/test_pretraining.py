@@ -4,9 +4,9 @@ import torch
 
 from pretraining import PAD, Numbers, corpus, fetched, probable, texts
 from regard.codecs.wordpiece import WordPiece
-from regard.data.batches import Batches
+from regard.data.batches import IGNORED, Batches
 from regard.data.documents import documents
-from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, Sentences, encoded
+from regard.data.pretraining import PretrainingBatch, PretrainingExamples, Sentences, encoded
 
 
 def document(sentences: Sentences, token: int) -> int:

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from regard.codecs.words import Words
+from regard.data.batches import IGNORED
 from regard.data.conllu import Sentence
-from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, TaggedPieces, TaggedWords, in_pieces
 from texts import TOKENIZER
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from completers import boundless
 from helpers import randomise
 from regard.codecs.gpt2 import BytePairs, Characters
-from regard.data.pretraining import IGNORED
+from regard.data.batches import IGNORED
 from regard.evaluation import language
 from regard.evaluation.language import overlapping
 from regard.models.gpt2 import Gpt2, Gpt2Config

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 from helpers import assert_same
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.heads import Pooler
-from regard.data.pretraining import IGNORED, PretrainingBatch
+from regard.data.batches import IGNORED
+from regard.data.pretraining import PretrainingBatch
 from regard.models.heads import PretrainingHead
 from regard.tasks.pretraining import Guesser, next_loss, word_loss
 from texts import TOKENIZER, bert

@@ -5,8 +5,8 @@ from torch.nn import functional as F
 
 from helpers import assert_same, randomise
 from regard.codecs.words import Words
+from regard.data.batches import IGNORED
 from regard.data.conllu import Sentence
-from regard.data.pretraining import IGNORED
 from regard.data.tagged import TaggedPieces, TaggedWords
 from regard.models.heads import TaggingHead
 from regard.models.tagger import TaggerConfig

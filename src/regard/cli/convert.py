@@ -17,7 +17,7 @@ def convert(
         Path | None, typer.Option(exists=True, dir_okay=False, help="A file to become the model's card, README.md.")
     ] = None,
 ) -> None:
-    """Convert a model from Hugging Face's library, or to it, with its tokenizer: BERT, GPT-2, Marian; or pack ours.
+    """Convert a model from Hugging Face's library, or to it; or a folder of an older Regard; or pack one of ours.
 
     An export, to CTranslate2 as ct2:PATH or to ONNX as onnx:PATH, is compared with the model before it is written.
 

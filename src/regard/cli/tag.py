@@ -18,12 +18,11 @@ def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) 
         regard tag --model runs/tagger --json < sentences.txt
     """
     from regard.library import load_for
-    from regard.tasks.tagging import words
 
     tagger = load_for("tag", model)
     cut = 0
     for chunk in chunks(texts):
-        sentences = [words(text) for text in chunk]
+        sentences = [tagger.split(text) for text in chunk]
         for sentence, tags in zip(sentences, tagger.tag(sentences), strict=True):
             cut += None in tags
             if as_json:

@@ -17,6 +17,8 @@ from regard.errors import RegardError
 
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
+IGNORED = -100
+"""A target that is none: nothing is asked there."""
 TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
 
 

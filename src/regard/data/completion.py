@@ -23,9 +23,8 @@ from torch import Tensor
 
 from regard.codecs.gpt2 import TextTokenizer
 from regard.config import Config
-from regard.data.batches import Batch, Indices, SameEachEpoch
+from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch
 from regard.data.corpus import cached, mapped
-from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import Names, found, running
 from regard.errors import RegardError

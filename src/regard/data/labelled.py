@@ -15,9 +15,8 @@ from torch import Tensor
 from regard.codecs.wordpiece import WordPiece
 from regard.config import Config, Positive
 from regard.data import glue, sequences
-from regard.data.batches import Batch, Indices, SameEachEpoch, given
+from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given
 from regard.data.glue import GlueTask, own_question
-from regard.data.pretraining import IGNORED
 from regard.data.sequences import Encoded, Longest
 from regard.data.tables import Example, read_table
 from regard.data.text import existing

@@ -23,13 +23,11 @@ import torch
 from torch import Tensor
 
 from regard.codecs.wordpiece import INSIDE, WordPiece
-from regard.data.batches import Batch, Indices, Lengths, given, pad, padding
+from regard.data.batches import IGNORED, Batch, Indices, Lengths, given, pad, padding
 from regard.data.corpus import cached, mapped
 from regard.data.sequences import fit
 from regard.errors import RegardError
 
-IGNORED = -100
-"""Where nothing is asked."""
 ROUNDS = 5  # to find out how often texts must be apart, which depends on how often the others are
 MASKED, REPLACED = 0.8, 0.1  # shares of the tokens asked for; the rest stay as they are
 

@@ -13,9 +13,8 @@ from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
 from regard.config import Config
 from regard.data import sequences
-from regard.data.batches import Batch, Indices, SameEachEpoch, given, pad, padding
+from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given, pad, padding
 from regard.data.conllu import Column, Sentence, sentences
-from regard.data.pretraining import IGNORED
 from regard.data.sequences import Longest
 from regard.data.text import existing
 from regard.models.tagger import PAD

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.significance import PairedTest, Result
-
 from regard.errors import RegardError
 
 
@@ -24,6 +21,8 @@ class Scores:
 
 def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Scores:
     """All scores of a list of translations; BLEU and chrF in lower case where asked, as some papers report them."""
+    from sacrebleu.metrics import BLEU, CHRF  # when it is needed: to translate should not wait for it
+
     if len(translations) != len(references):
         raise RegardError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
     if not references:
@@ -62,6 +61,9 @@ def compare(
     first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
 ) -> list[Comparison]:
     """Which of two lists of translations is better, by BLEU and by chrF."""
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest, Result
+
     if not references:
         raise RegardError("there is nothing to compare")
     first, second = list(first), list(second)

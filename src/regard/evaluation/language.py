@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from regard.codecs.gpt2 import TextTokenizer
-from regard.data.batches import Indices
+from regard.data.batches import IGNORED, Indices
 from regard.data.completion import WindowBatch, pieces, tokenized
-from regard.data.pretraining import IGNORED
 from regard.errors import RegardError
 
 BATCH_TOKENS = 4096
@@ -41,7 +40,7 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MOST else math.inf
 
 
-def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: str, context: int) -> Scores:
+def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: str, context: int | None) -> Scores:
     """Asks for every token once, the first one after the token that stands before any text.
 
     Windows overlap by half, so that at least half a context comes before every token, or else all of the text so far.

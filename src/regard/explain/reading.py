@@ -202,7 +202,7 @@ def by_role(accepts: Mapping[str, str], inputs: Inputs) -> dict[str, Any]:
 
 def looks(model: nn.Module) -> tuple[Look, ...]:
     """All attentions of a model, in the order in which it was built; one for each depth at which it runs."""
-    assert isinstance(model, Observable)
+    assert isinstance(model, Observable), f"{type(model).__name__} declares no `looks` and `parts`"
     cores = attention_cores(model)
     streams: dict[str, tuple[str, str]] = {}
     for pattern, pair in model.looks.items() if cores else ():

@@ -63,7 +63,7 @@ class Part:
 
 def parts(model: nn.Module) -> list[Part]:
     """What the tokens of each stream go through, in order."""
-    assert isinstance(model, Observable)
+    assert isinstance(model, Observable), f"{type(model).__name__} declares no `looks` and `parts`"
     streams = {path: stream for pattern, stream in model.parts.items() for path in _expanded(model, pattern)}
     modules = {path: module for path in streams if (module := _module(model, path)) is not None}
     result, seen = [], Counter[tuple[nn.Module, str]]()
@@ -142,7 +142,9 @@ def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
     at = token if getattr(root, "takes_one_token", False) else 0
     if at >= len(runs):
         raise RegardError(f"{path!r} did not run; this model may stop before it")
-    return [_step(operation, token, head) for operation in _told(runs[at]) if _has_head(operation, head)]
+    told = _told(runs[at])
+    assert told, f"{path!r} tells nothing of itself: {type(root).__name__} has no `operations`, nor what it holds"
+    return [_step(operation, token, head) for operation in told if _has_head(operation, head)]
 
 
 def _recorded(reading: Reading, part: Part, root: nn.Module, token: int) -> list[_Call]:

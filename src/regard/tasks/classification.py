@@ -14,10 +14,9 @@ from torch.nn import functional as F
 from regard.codecs.interface import Examples
 from regard.config import Config
 from regard.data import glue as tables
-from regard.data.batches import TOKENS, count_tokens
+from regard.data.batches import IGNORED, TOKENS, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
-from regard.data.pretraining import IGNORED
 from regard.data.tables import Example, read_table
 from regard.errors import RegardError
 from regard.evaluation import glue

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from regard.blocks.loss import linear_cross_entropy
 from regard.codecs.gpt2 import TextTokenizer
 from regard.codecs.interface import Examples
+from regard.data.batches import IGNORED
 from regard.data.completion import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
 from regard.data.corpus import file_hash
-from regard.data.pretraining import IGNORED
 from regard.decoding.beam import Beam
 from regard.decoding.bounded import Bounded
 from regard.decoding.hypothesis import Hypothesis
@@ -327,7 +327,9 @@ class CompletionTask(Task):
             counts = {"characters": sum(part.end - part.begin for part in parts), "tokens": len(tokens)}
             setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
             texts.append(tokens)
-        self.longest = data.longest or setup.model.context
+        self.longest = data.longest or getattr(setup.model, "context", None)
+        if self.longest is None:
+            raise RegardError("this model can see any number of tokens; set how many a window has with data.longest")
         windows = Windows(texts[0], self.longest, setup.seed, "the text to train on")
         kept = spread(texts[1], self.longest, source="the text to validate with")
         self.batches, self.valid = setup.batches(windows, kept)

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from regard.blocks.loss import linear_cross_entropy_and_hits
 from regard.codecs.interface import Examples
 from regard.codecs.wordpiece import MASK
-from regard.data.batches import count_tokens
+from regard.data.batches import IGNORED, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
-from regard.data.pretraining import IGNORED, PretrainingBatch, PretrainingExamples, encoded
+from regard.data.pretraining import PretrainingBatch, PretrainingExamples, encoded
 from regard.errors import RegardError
 from regard.explain.reading import Inputs, Reading
 from regard.folders import cache

@@ -14,11 +14,10 @@ from torch.nn import functional as F
 from regard.codecs.interface import Examples
 from regard.codecs.words import Words
 from regard.config import Config
-from regard.data.batches import TOKENS, given, in_batches
+from regard.data.batches import IGNORED, TOKENS, given, in_batches
 from regard.data.conllu import PLACES, Column, Sentence
 from regard.data.conllu import sentences as read_conllu
 from regard.data.corpus import file_hash
-from regard.data.pretraining import IGNORED
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
 from regard.errors import RegardError
 from regard.evaluation import tagging as scoring
@@ -93,8 +92,12 @@ class TagsWords:
     def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = TOKENS) -> Any:
         """The tags of each sentence, a text or a list of words; None for words beyond what the model can take."""
         some = [sentences] if isinstance(sentences, str) else sentences
-        given = [words(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
+        given = [self.split(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
         return as_given(sentences, self._tag(given, batch_tokens))
+
+    def split(self, text: str) -> list[str]:
+        """What of a text has a tag: its words and signs."""
+        return words(text)
 
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         raise NotImplementedError

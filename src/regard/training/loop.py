@@ -63,7 +63,9 @@ class Training:
         self.model = self.task.config.build()
         longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
         if self.model.limit is not None and longest > self.model.limit:
-            remedy = "lower data.longest" + ("" if job.start else ", or raise model.context")
+            remedy = "lower data.longest" + (
+                ", or raise model.context" if hasattr(job.model, "context") and not job.start else ""
+            )
             raise RegardError(
                 f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
                 f"{remedy}"

@@ -1,7 +1,6 @@
 """What a person sees of training: a live line in a terminal, plain lines elsewhere, and `log.jsonl` always."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from regard.folders import write_text
-
-Say = Callable[[str], None]
 
 
 class Report:

@@ -8,13 +8,12 @@ from typing import Any
 from torch import nn
 
 from regard.codecs import interface as codecs_
-from regard.codecs.interface import CodecConfig
+from regard.codecs.interface import CodecConfig, Say
 from regard.config import Config
 from regard.data.batches import Batches
 from regard.folders import verify, write_whole
 from regard.store.runs import CODECS, claim_text
 from regard.training.config import TrainConfig
-from regard.training.report import Say
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _check(path: Path, answering: _Answering, config: Any) -> str:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = torch.zeros(())
     for batch, length in SHAPES:
-        tokens_BT, segments_BT = _sample(config, answering.pad, batch, min(length, config.context))
+        tokens_BT, segments_BT = _sample(config, answering.pad, batch, min(length, answering.model.limit or length))
         (found,) = session.run(None, {"tokens": tokens_BT.numpy(), "segments": segments_BT.numpy()})
         ours = answering(tokens_BT, segments_BT)
         worst = worst.maximum(((torch.from_numpy(found) - ours) / (1 + ours.abs())).abs().max())

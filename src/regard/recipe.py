@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
 from rich.console import Console
+from torch import nn
 
 from regard import library, systems
 from regard.codecs.interface import CodecConfig
@@ -202,9 +203,8 @@ def job(recipe: Any) -> Job:
     )
     start = None
     if recipe.init:
-        contents = library.read(recipe.init)
-        load = partial(library.begin_with, contents=contents)
-        start = Start(library.fingerprint(recipe.init), contents.codecs, load)
+        codecs, load = library.read(recipe.init).codecs, partial(_begin_with, recipe.init)
+        start = Start(library.fingerprint(recipe.init), codecs, load)
     return Job(
         recipe=recipe,
         run=Path(recipe.run),
@@ -218,6 +218,11 @@ def job(recipe: Any) -> Job:
         prepare=task,
         start=start,
     )
+
+
+def _begin_with(name: str, model: nn.Module) -> None:
+    """Gives a model the weights of another, which are read only now, so that nobody holds on to them."""
+    library.begin_with(model, library.read(name))
 
 
 def training(recipe: Any, report: Report) -> Training:

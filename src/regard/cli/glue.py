@@ -17,7 +17,7 @@ def glue(
     data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="A folder with a folder for each task.")],
     overrides: Overrides = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Some of the nine tasks, parted by commas; without it, all of them.")
+        str | None, typer.Option(help="Some of the nine tasks, separated by commas; without it, all of them.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Fine-tunings of each task, with different seeds.")] = 1,
     runs: Annotated[Path, typer.Option(help="The folder for the runs; finished ones are not repeated.")] = Path(

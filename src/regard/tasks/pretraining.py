@@ -124,7 +124,7 @@ class PretrainingTask(Task):
         key = f"{file_hash(*data.paths())} {data.split}"
         setup.claim(key)
         context = getattr(setup.model, "context", None)
-        if context is not None and context > data.longest and not setup.is_begun:
+        if context is not None and context > data.longest and not setup.has_start:
             setup.say(
                 f"positions from {data.longest} to {context - 1} are never trained; "
                 f"set model.context={data.longest}, or data.longest={context}"

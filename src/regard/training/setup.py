@@ -78,7 +78,7 @@ class Setup:
         return self.job.seed
 
     @property
-    def is_begun(self) -> bool:
+    def has_start(self) -> bool:
         """Whether training begins with a model that is there already."""
         return self.job.start is not None
 
@@ -109,12 +109,12 @@ class Setup:
 
     def fitted(self, **sizes: Any) -> Any:
         """The model's config with what codecs and data really have; a model to begin with has its own."""
-        return self.model if self.is_begun else replace(self.model, **sizes)
+        return self.model if self.has_start else replace(self.model, **sizes)
 
     def longest(self, asked: int) -> int:
         """The most tokens of an example: as many as are asked for, as far as a model to begin with can take them."""
         context = getattr(self.model, "context", None)
-        return min(asked, context) if self.is_begun and context is not None else asked
+        return min(asked, context) if self.has_start and context is not None else asked
 
     def count(self, what: str, text: str, /, **counts: Any) -> None:
         """Tells what became of a part of the data, such as "training"."""

@@ -29,11 +29,17 @@ demo: setup  ## translate, train a translator of dates in about a minute, and dr
 test: setup  ## run the tests
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadscope
 
-check: setup  ## format, lint, types, import contracts
+check: node_modules/ready setup  ## format, lint, types (Python and JavaScript), import contracts, words; needs npm
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	node_modules/.bin/tsc
+
+node_modules/ready: package.json package-lock.json
+	@command -v npm >/dev/null || { echo "make check needs npm (Node.js 20 or later) for the JavaScript type check; install it and run make check again" >&2; exit 1; }
+	@npm ci --silent --no-audit --no-fund || { echo "npm ci failed; run npm ci to see why" >&2; exit 1; }
+	@touch $@
 
 format: setup  ## put the code into shape
 	$(BIN)/ruff format .
@@ -53,4 +59,4 @@ browser:  ## install Chromium for the browser tests, where apt is there
 	$$SUDO apt-get update -qq && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; fi
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) dist runs .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules dist runs .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -40,8 +40,9 @@ MODELS = {
 RATES = (3e-4, 1e-3, 3e-3)
 SAME = [
     "tokenizer.vocab_size=6000", "tokenizer.joint=true", "model.width=256", "model.dropout=0.2",
-    "train.batch_tokens=2000", "train.warmup=400", "train.schedule=linear", "train.cooldown=0.0", "train.smoothing=0.1",
-    "train.average=0.999", "train.validate=400", "train.checkpoint=400", "seed=1",
+    "train.batch_tokens=2000", "train.warmup=400", "train.schedule=linear", "train.cooldown=0.0",
+    "train.label_smoothing=0.1",
+    "train.ema=0.999", "train.validate_every=400", "train.checkpoint_every=400", "seed=1",
 ]  # fmt: skip
 FEW = 5  # steps at a time, to measure speed
 LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words of the source
@@ -93,7 +94,7 @@ def train(model: str, rate: float, data: Path, steps: int) -> None:
 def best(run: Path) -> float:
     """The lowest validation loss of a run."""
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
-    return min(line["valid_loss"] for line in lines if "valid_loss" in line)
+    return min(float(line["valid_loss"]) for line in lines if "valid_loss" in line)
 
 
 def main() -> None:

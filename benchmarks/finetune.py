@@ -40,13 +40,13 @@ def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
     changes = [
         f"task={task}", f'data.folder="{data}"', f'model.init="hf:{model}"', f"seed={seed}", f'run="{run}"',
         f"train.epochs={EPOCHS}", f"train.batch_size={SIZE}", f"train.learning_rate={RATE}", f"train.warmup={WARMUP}",
-        f"train.validate={-(-count // SIZE)}", "train.checkpoint=100000", "train.batch_tokens=100000",
-        f"data.longest={LONGEST}",
+        f"train.validate_every={-(-count // SIZE)}", "train.checkpoint_every=100000", "train.batch_tokens=100000",
+        f"data.max_length={LONGEST}",
     ]  # fmt: skip
     training = training_of(recipe.read("bert/glue", changes), Report(Console(quiet=True)))
     training.train()
     logged = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
-    best = min((line for line in logged if "valid_loss" in line), key=training.task.worth)
+    best = min((line for line in logged if "valid_loss" in line), key=training.task.selection_loss)
     return {name: best[f"valid_{name}"] for name in glue.TASKS[task].metrics}
 
 
@@ -93,12 +93,12 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
             optimizer.step()
             schedule.step()
         network.eval()
-        said: list[Any] = []
+        target: list[Any] = []
         with torch.no_grad():
             for begin in range(0, len(dev), 64):
                 logits = network(**encode(dev[begin : begin + 64])).logits
-                said += [question.labels[i] for i in logits.argmax(1)] if question.labels else logits[:, 0].tolist()
-        found = scores(question, said, [str(e.label) for e in dev])
+                target += [question.labels[i] for i in logits.argmax(1)] if question.labels else logits[:, 0].tolist()
+        found = scores(question, target, [str(e.label) for e in dev])
         first = question.metrics[0]
         best = max(best or found, found, key=lambda values: values[first])
     return best

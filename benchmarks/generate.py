@@ -21,9 +21,10 @@ import torch
 
 from harness import interleave, machine, report
 from regard import library
-from regard.codecs.gpt2 import Characters
+from regard.codecs.gpt2 import CharacterTokenizer
 from regard.interop import gpt2
 from regard.models.gpt2 import Gpt2Config
+from regard.store.models import tensors
 from regard.tasks.completion import Completer
 
 PROMPT, TOKENS, BATCHES = "The child picked up a small stone.", 64, (1, 8)
@@ -37,8 +38,8 @@ def make(folder: Path) -> None:
     for layer in model.layers:
         for parameter in layer.parameters():
             parameter.data.mul_(2)  # or else it would say one word again and again
-    tokenizer = Characters.learn("".join(map(chr, range(32, 32 + model.config.vocab_size))))
-    library.save(folder, model.config, library.tensors(model), {"text": tokenizer}, "# Random")
+    tokenizer = CharacterTokenizer.learn("".join(map(chr, range(32, 32 + model.config.vocab_size))))
+    library.save(folder, model.config, tensors(model), {"text": tokenizer}, "# Random")
 
 
 def theirs(ours: Completer) -> Any:
@@ -53,7 +54,7 @@ def theirs(ours: Completer) -> Any:
 
 def we_write(ours: Completer, batch: int) -> list[list[int]]:
     """The tokens of each text."""
-    return [list(found.tokens) for found in ours.complete(PROMPT, tries=batch, tokens=TOKENS, temperature=0.0)]
+    return [list(found.tokens) for found in ours.complete(PROMPT, samples=batch, tokens=TOKENS, temperature=0.0)]
 
 
 @torch.no_grad()
@@ -61,7 +62,8 @@ def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
     """The tokens of each text."""
     read_BT = torch.tensor(read).expand(batch, -1)
     written = model.generate(read_BT, attention_mask=torch.ones_like(read_BT), max_new_tokens=TOKENS, do_sample=False)
-    return written[:, read_BT.size(1) :].tolist()
+    texts: list[list[int]] = written[:, read_BT.size(1) :].tolist()
+    return texts
 
 
 def peak(folder: str, batch: int) -> None:
@@ -101,9 +103,9 @@ def measure(folder: str) -> None:
         print(f"\nbatch {batch}\n\n{report(seconds, batch * TOKENS, 'tokens')}")
         if batch == 1:
             count = sum(p.numel() for p in ours.model.parameters())
-            reading = statistics.median(interleave({"sum": torch.ones(count).sum})["sum"])
-            share = reading * TOKENS / statistics.median(seconds["Regard"])
-            print(f"\nmemory allows {1 / reading:.0f} tokens a second, of which {share:.0%} are reached")
+            trace = statistics.median(interleave({"sum": torch.ones(count).sum})["sum"])
+            share = trace * TOKENS / statistics.median(seconds["Regard"])
+            print(f"\nmemory allows {1 / trace:.0f} tokens a second, of which {share:.0%} are reached")
         memory = subprocess.run(
             [sys.executable, __file__, "--peak", folder, str(batch)], check=True, capture_output=True, text=True
         )

@@ -48,8 +48,8 @@ TAGS = ("DET", "ADJ", "NOUN", "VERB", "ADP", "PRON", "ADV")
 SMALL = [
     "train.steps=50",
     "train.epochs=1000",
-    "train.validate=50",
-    "train.checkpoint=50",
+    "train.validate_every=50",
+    "train.checkpoint_every=50",
     "threads=1",
     "train.warmup=5",
 ]
@@ -60,7 +60,7 @@ RECIPES: dict[str, list[str]] = {
     "translate/rnn": ["data.train=pairs.tsv", "tokenizer.vocab_size=300", "train.batch_tokens=300", "model.width=16"],
     "translate/conv": ["data.train=pairs.tsv", "tokenizer.vocab_size=300", "train.batch_tokens=300", "model.width=16"],
     "bert/pretrain": [
-        'data.text=["one.txt","two.txt","three.txt"]', "tokenizer.vocab_size=120", "data.longest=48",
+        'data.text=["one.txt","two.txt","three.txt"]', "tokenizer.vocab_size=120", "data.max_length=48",
         "train.batch_tokens=300", *SHAPE,
     ],
     "bert/classify": ["data.train=table.tsv", "data.valid=table-valid.tsv", "tokenizer.vocab_size=120", *SHAPE],
@@ -70,7 +70,8 @@ RECIPES: dict[str, list[str]] = {
     "gpt2/characters": ["data.text=one.txt", "model.layers=2", *SHAPE],
     "gpt2/ten-minutes": ["data.text=one.txt", "model.layers=2", *SHAPE],
     "gpt2/own-text": [
-        "data.text=one.txt", "tokenizer.vocab_size=300", "data.longest=32", "model.layers=2", "train.batch_tokens=300",
+        "data.text=one.txt", "tokenizer.vocab_size=300", "data.max_length=32", "model.layers=2",
+        "train.batch_tokens=300",
         *SHAPE,
     ],
 }  # fmt: skip
@@ -83,7 +84,7 @@ VERBS: dict[str, list[str]] = {
         f"translate with {name}": ["translate", "--model", f"runs/translate/{name}", "--json", TEXT]
         for name in ("dates", "transformer", "rnn", "conv")
     },
-    "complete": ["complete", "--model", "runs/gpt2/own-text", "--json", "--tries", "2", "--tokens", "8", "the dog"],
+    "complete": ["complete", "--model", "runs/gpt2/own-text", "--json", "--samples", "2", "--tokens", "8", "the dog"],
     "complete, beam": ["complete", "--model", "runs/gpt2/characters", "--json", "--beam", "2", "--tokens", "8", "the"],
     "classify": ["classify", "--model", "runs/bert/classify", "--json", TEXT],
     "tag": ["tag", "--model", "runs/bert/tag", "--json", TEXT],
@@ -209,10 +210,10 @@ def differences(before: Any, now: Any, path: str = "") -> list[str]:
 
 def write_data() -> None:
     """Small made-up data of every kind, the same each time."""
-    chance = random.Random(1)
+    rng = random.Random(1)
 
     def sentence(count: int | None = None) -> list[str]:
-        return [chance.choice(WORDS) for _ in range(count or chance.randint(3, 9))]
+        return [rng.choice(WORDS) for _ in range(count or rng.randint(3, 9))]
 
     def write(name: str, lines: list[str]) -> None:
         path = Path(name)

@@ -59,8 +59,8 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int = 15)
 def ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
     """How many times as fast we are: the median over rounds, and its 95 % bootstrap interval."""
     pairs = [their / our for our, their in zip(ours, theirs, strict=True)]
-    chance = random.Random(0)
-    medians = sorted(statistics.median(chance.choices(pairs, k=len(pairs))) for _ in range(2000))
+    rng = random.Random(0)
+    medians = sorted(statistics.median(rng.choices(pairs, k=len(pairs))) for _ in range(2000))
     return statistics.median(pairs), medians[50], medians[-51]
 
 

@@ -20,7 +20,7 @@ from harness import machine
 RECIPE = [
     "translate/dates", "data.pairs=2000", "tokenizer.vocab_size=400", "model.width=32", "model.ff_width=64",
     "model.dropout=0.2", "train.steps=4000", "train.epochs=1000", "train.batch_tokens=400", "train.accumulate=2",
-    "train.validate=250", "train.checkpoint=20", "threads=1",
+    "train.validate_every=250", "train.checkpoint_every=20", "threads=1",
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    chance = random.Random(options.seed)
+    rng = random.Random(options.seed)
     peace, fire = Path("runs/kills-peace"), Path("runs/kills-fire")
     for run in (peace, fire):
         shutil.rmtree(run, ignore_errors=True)
@@ -53,7 +53,7 @@ def main() -> None:
         while newest(fire) == before and process.poll() is None:  # it has come to life, and gone on
             time.sleep(0.01)
         try:
-            process.wait(timeout=chance.uniform(0, 0.5))
+            process.wait(timeout=rng.uniform(0, 0.5))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT if kills % 5 == 4 else signal.SIGKILL)
             process.wait()

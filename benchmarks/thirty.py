@@ -25,14 +25,14 @@ from rich.console import Console
 
 from harness import machine, multi30k
 from regard import recipe
-from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
 from regard.data.batches import in_batches, pad
 from regard.data.text import pairs
 from regard.evaluation import bleu
 from regard.interop.marian import write_config
-from regard.library import load_tensors
 from regard.models.transformer import TransformerConfig
 from regard.recipe import training as training_of
+from regard.store.models import load_tensors
 from regard.training.report import Report
 
 GOAL, EVERY, VOCABULARY, SIZE, WARMUP, MOST = 30.0, 100, 6000, 128, 400, 4000
@@ -68,7 +68,7 @@ def ours(data: Path, rate: float, told: Told) -> None:
             *multi30k(data),
             f"run={run}/run", f"tokenizer.vocab_size={VOCABULARY}", "model.preset=small", f"train.steps={MOST}",
             "train.epochs=1000", "train.batch_tokens=2000", f"train.warmup={WARMUP}", f"train.learning_rate={rate}",
-            "train.average=0.99", "threads=1",
+            "train.ema=0.99", "threads=1",
         ]  # fmt: skip
         training = training_of(recipe.read("translate/transformer", changes), Report(Console(quiet=True)))
         clock = Clock()
@@ -76,9 +76,9 @@ def ours(data: Path, rate: float, told: Told) -> None:
             training.advance()
             if step % EVERY == 0:
                 clock.stop()
-                judge: Any = training.judge
-                load_tensors(judge, training._weights(), "the weights so far")
-                found = training.task.open(judge, training.task.codecs).translate([a for a, _ in valid], beam=1)
+                validate: Any = training.validate
+                load_tensors(validate, training._weights(), "the weights so far")
+                found = training.task.open(validate, training.task.codecs).translate([a for a, _ in valid], beam=1)
                 if told(step, clock.minutes, score([each[0].text for each in found], valid)):
                     return
                 clock.go()
@@ -95,7 +95,7 @@ def theirs(data: Path, rate: float, told: Told) -> None:
     )
 
     train, valid = (list(pairs(*files(data, part))) for part in ("train", "val"))
-    tokenizer = Tokenizer.train("bpe", VOCABULARY, (text for pair in train for text in pair))
+    tokenizer = SubwordTokenizer.train("bpe", VOCABULARY, (text for pair in train for text in pair))
     shape = TransformerConfig.preset("small", vocab_size=VOCABULARY)
     model: Any = MarianMTModel(MarianConfig.from_dict(write_config(shape)))
     examples = [
@@ -119,7 +119,7 @@ def theirs(data: Path, rate: float, told: Told) -> None:
                 clock.go()
 
     def collate(some: Sequence[Any]) -> dict[str, torch.Tensor]:
-        fill = {"input_ids": PAD, "attention_mask": 0, "decoder_input_ids": PAD, "labels": -100}
+        fill = {"input_ids": PAD_ID, "attention_mask": 0, "decoder_input_ids": PAD_ID, "labels": -100}
         return {name: pad([example[name] for example in some], number) for name, number in fill.items()}
 
     with tempfile.TemporaryDirectory() as folder:
@@ -133,13 +133,13 @@ def theirs(data: Path, rate: float, told: Told) -> None:
 
 
 @torch.no_grad()
-def translate(model: Any, tokenizer: Tokenizer, read: Sequence[Sequence[int]]) -> list[str]:
+def translate(model: Any, tokenizer: SubwordTokenizer, read: Sequence[Sequence[int]]) -> list[str]:
     """Marian's translations by greedy search."""
     model.eval()
     found: dict[int, list[int]] = {}
     for indices in in_batches([len(tokens) for tokens in read], 2048):
-        source_BS = pad([read[i] for i in indices], PAD, after=END)
-        written = model.generate(source_BS, attention_mask=(source_BS != PAD).long(), num_beams=1, max_new_tokens=60)
+        source_BS = pad([read[i] for i in indices], PAD_ID, after=END)
+        written = model.generate(source_BS, attention_mask=(source_BS != PAD_ID).long(), num_beams=1, max_new_tokens=60)
         found |= dict(zip(indices, (tokens[1:] for tokens in written.tolist()), strict=True))
     model.train()
     return tokenizer.decode([found[i] for i in range(len(read))])

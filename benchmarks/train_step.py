@@ -26,10 +26,10 @@ from transformers import MarianConfig, MarianMTModel
 from harness import Apart, interleave, machine, ratio, report
 from regard.data.parallel import PairBatch as Batch
 from regard.interop.marian import write_config
-from regard.memory import keep_memory
 from regard.models.transformer import TransformerConfig
+from regard.process_memory import keep_memory
 from regard.tasks import translation
-from regard.training.products import SHAPES, Count
+from regard.training.flops import SHAPES, FlopCounter
 
 VOCABULARY, DROPOUT, SMOOTHING, BATCH, LENGTH = 8000, 0.1, 0.1, 64, 24
 
@@ -95,7 +95,7 @@ def joey(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]
     model.loss_function = ("crossentropy", SMOOTHING)
 
     def loss(batch: Batch) -> Tensor:
-        return model(
+        found: Tensor = model(
             return_type="loss",
             src=batch.source_BS,
             trg_input=batch.target_BT,
@@ -104,6 +104,7 @@ def joey(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]
             trg_mask=(batch.next_BT != 1)[:, None],
             src_length=torch.full((BATCH,), LENGTH),
         )[0]
+        return found
 
     return model.train(), loss
 
@@ -123,9 +124,9 @@ class Stepper:
         if is_ours:
             keep_memory()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=is_ours)
-        chance = torch.Generator().manual_seed(0)
+        rng = torch.Generator().manual_seed(0)
         # from 4 on, so that no library takes a token for padding
-        source, target, following = (torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=chance) for _ in range(3))
+        source, target, following = (torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=rng) for _ in range(3))
         # ours is given a mask, too, though it hides nothing: all others compute with one
         self.batch = Batch(source, target, following, torch.zeros(BATCH, LENGTH, dtype=torch.bool))
 
@@ -203,7 +204,7 @@ def main() -> None:
     alone = seconds.pop("products")
     print(f"{machine()}; {size}")
     print(report(seconds, BATCH * LENGTH, "target tokens"))
-    with Count() as count:
+    with FlopCounter() as count:
         Stepper(size, "Regard")()
     share, low, high = (count.flops / Products().flops * x for x in ratio(seconds["Regard"], alone))
     print(f"\nRegard's matrix products run at {share:.0%} ({low:.0%} to {high:.0%}) of what they could alone")

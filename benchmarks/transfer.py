@@ -25,6 +25,7 @@ from regard import library, recipe
 from regard.data import glue
 from regard.data.text import lines
 from regard.recipe import training as training_of
+from regard.store.models import tensors
 from regard.training.report import Report
 
 RECIPES = {"sst2": "bert/classify", "tags": "bert/tag"}
@@ -53,7 +54,7 @@ def fresh(model: str, seed: int, folder: Path) -> Path:
     """A folder with the same model and tokenizer, but random weights."""
     contents = library.read(model)
     torch.manual_seed(seed)
-    weights, path = library.tensors(contents.config.build()), folder / f"random-{seed}"
+    weights, path = tensors(contents.config.build()), folder / f"random-{seed}"
     library.save(path, contents.config, weights, contents.codecs, "Random weights.")
     return path
 
@@ -64,8 +65,8 @@ def tuned(task: str, model: str | Path, size: int, rate: float, seed: int, run: 
     changes = [
         f'data.train="{run.parent / f"{size}.txt"}"', f'data.valid="{run.parent / "kept.txt"}"', f'run="{run}"',
         f'model.init="{model}"', "model.dropout=0.1", f"seed={seed}", f"train.epochs={max(1, min(10, STEPS // steps))}",
-        f"train.batch_size={SIZE}", f"train.learning_rate={rate}", f"train.validate={steps}",
-        "train.checkpoint=100000", "threads=1",
+        f"train.batch_size={SIZE}", f"train.learning_rate={rate}", f"train.validate_every={steps}",
+        "train.checkpoint_every=100000", "threads=1",
     ]  # fmt: skip
     training = training_of(recipe.read(RECIPES[task], changes), Report(Console(quiet=True)))
     training.train()
@@ -75,7 +76,8 @@ def tuned(task: str, model: str | Path, size: int, rate: float, seed: int, run: 
 def right(run: Path) -> float:
     """How much of the development set is right."""
     command = [sys.executable, "-m", "regard", "evaluate", str(run), "--data", str(run.parent / "dev.txt"), "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["accuracy"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return float(found["accuracy"])
 
 
 def main() -> None:

@@ -21,9 +21,10 @@ from transformers import MarianMTModel
 
 from harness import interleave, machine, report
 from regard import library
-from regard.codecs.subword import END, PAD, Tokenizer
+from regard.codecs.subword import END, PAD_ID, SubwordTokenizer
 from regard.data.batches import pad
 from regard.models.transformer import TransformerConfig
+from regard.store.models import tensors
 from regard.tasks.translation import Translator
 
 READ, WRITTEN = 12, 44  # tokens; ours may write 20 more than twice as many as it reads
@@ -32,9 +33,9 @@ SHAPES = ((64, 4), (1, 4), (1, 1))  # sentences and width of the beam
 
 def make(folder: Path) -> None:
     """Writes a model of ours with random weights that never ends a sentence."""
-    chance = random.Random(1)
-    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 7))) for _ in range(20_000)]
-    tokenizer = Tokenizer.train("bpe", 8000, words)
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 7))) for _ in range(20_000)]
+    tokenizer = SubwordTokenizer.train("bpe", 8000, words)
     torch.manual_seed(1)
     config = TransformerConfig.preset(
         "small", vocab_size=8000, positions="sinusoidal_split", norm_placement="post", output_bias=True
@@ -43,15 +44,15 @@ def make(folder: Path) -> None:
     model.target_embedding.weight.data.mul_(3)  # or else it would be sure of nothing
     assert model.output_bias is not None
     model.output_bias.data[: END + 1] = -50
-    library.save(folder, config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, "# Random")
+    library.save(folder, config, tensors(model), {"source": tokenizer, "target": tokenizer}, "# Random")
 
 
-def sentences(tokenizer: Tokenizer, count: int) -> list[str]:
+def sentences(tokenizer: SubwordTokenizer, count: int) -> list[str]:
     """Texts of `READ` tokens."""
-    chance = random.Random(2)
+    rng = random.Random(2)
     found: list[str] = []
     while len(found) < count:
-        text = tokenizer.decode([chance.choices(range(300, 8000), k=READ)])[0]
+        text = tokenizer.decode([rng.choices(range(300, 8000), k=READ)])[0]
         if len(tokenizer.encode([text])[0]) == READ:
             found.append(text)
     return found
@@ -65,10 +66,10 @@ def we_write(ours: Translator, texts: Sequence[str], beam: int) -> list[tuple[in
 @torch.no_grad()
 def hugging_face(model: Any, read: Sequence[Sequence[int]], beam: int, n_best: int = 1) -> list[tuple[int, ...]]:
     """The tokens of each translation, by `generate`."""
-    read_BS = pad(read, PAD, after=END)
+    read_BS = pad(read, PAD_ID, after=END)
     written = model.generate(
         read_BS,
-        attention_mask=read_BS != PAD,
+        attention_mask=read_BS != PAD_ID,
         num_beams=beam,
         num_return_sequences=n_best,
         max_length=WRITTEN + 1,

@@ -27,7 +27,7 @@ for _ in sys.stdin:
     translator.translate(texts)
     print("done", flush=True)
 """
-TRAIN = ["train", "translate/dates", "train.steps=150", "data.pairs=3000", "train.validate=1000"]
+TRAIN = ["train", "translate/dates", "train.steps=150", "data.pairs=3000", "train.validate_every=1000"]
 
 
 class Translations:

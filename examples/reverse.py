@@ -23,7 +23,7 @@ from regard.blocks.capture import capture, intervene
 from regard.models.transformer import Transformer, TransformerConfig
 
 LETTERS = string.ascii_lowercase
-PAD, BEGIN, END = 0, 1, 2
+PAD_ID, BEGIN, END = 0, 1, 2
 LONGEST = 12
 CROSS = "decoder.layers.0.cross"
 
@@ -37,7 +37,7 @@ def batch(words: list[str]) -> tuple[Tensor, Tensor, Tensor]:
     """Words, the same words backwards, and where both are filled up."""
     pairs = [(encode(word), encode(word[::-1])) for word in words]
     length = max(len(source) for source, _ in pairs)
-    pad = [PAD] * length
+    pad = [PAD_ID] * length
     source_BS, target_BT = (torch.tensor([(pair[i] + pad)[:length] for pair in pairs]) for i in (0, 1))
     is_padding_BS = torch.arange(length) >= torch.tensor([len(source) for source, _ in pairs])[:, None]
     return source_BS, target_BT, is_padding_BS
@@ -46,7 +46,7 @@ def batch(words: list[str]) -> tuple[Tensor, Tensor, Tensor]:
 def train(steps: int, seed: int) -> Transformer:
     """A model of one layer on each side, trained on random words."""
     torch.manual_seed(seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     config = TransformerConfig(
         vocab_size=len(LETTERS) + 3, width=64, heads=1, ff_width=128, encoder_layers=1, decoder_layers=1, dropout=0.0
     )
@@ -55,11 +55,11 @@ def train(steps: int, seed: int) -> Transformer:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)
     for _ in track(range(steps), description="training", console=Console(stderr=True), transient=True):
         source_BS, target_BT, is_padding_BS = batch(
-            ["".join(chance.choices(LETTERS, k=chance.randint(3, LONGEST))) for _ in range(64)]
+            ["".join(rng.choices(LETTERS, k=rng.randint(3, LONGEST))) for _ in range(64)]
         )
         given_BT = F.pad(target_BT[:, :-1], (1, 0), value=BEGIN)
         logits_BTV = model(source_BS, given_BT, is_padding_BS)
-        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD)
+        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD_ID)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -84,8 +84,8 @@ def write(model: Transformer, word: str) -> tuple[str, Tensor]:
 @torch.no_grad()
 def accuracy(model: Transformer, seed: int) -> float:
     """The share of letters of 200 unseen words that are right, each predicted from the true ones before it."""
-    chance = random.Random(seed + 1)
-    words = ["".join(chance.choices(LETTERS, k=chance.randint(3, LONGEST))) for _ in range(200)]
+    rng = random.Random(seed + 1)
+    words = ["".join(rng.choices(LETTERS, k=rng.randint(3, LONGEST))) for _ in range(200)]
     source_BS, target_BT, is_padding_BS = batch(words)
     best_BT = model(source_BS, F.pad(target_BT[:, :-1], (1, 0), value=BEGIN), is_padding_BS).argmax(-1)
     return float((best_BT == target_BT)[~is_padding_BS].float().mean())

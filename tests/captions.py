@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from readings import read
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Grown, Reading, Stream
+from regard.explain.trace import PartialOutput, Stream, Trace
+from traces import read
 
 IMAGE, TEXT = "3456", "78"
 
@@ -44,18 +44,18 @@ class Captioner:
     def count(self, inputs: Mapping[str, Any]) -> int:
         return len(inputs["image"]) + len(inputs["text"])
 
-    def reading(self, inputs: Mapping[str, Any], said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Mapping[str, Any], target: str | Sequence[int] | None = None) -> Trace:
         patches = tuple(int(digit) for digit in inputs["image"])
-        letters = tuple(int(digit) for digit in inputs["text"]) if said is None else tuple(map(int, said))
+        letters = tuple(int(digit) for digit in inputs["text"]) if target is None else tuple(map(int, target))
         streams = {"source": image(patches), "target": caption((1, *letters))}
         called = tuple(torch.tensor([stream.tokens]) for stream in streams.values())
-        return Reading(self.model, called, streams, "target", caption((*letters, 2)), letters, pieces)
+        return Trace(self.model, called, streams, "target", caption((*letters, 2)), letters, pieces)
 
     def alternatives(self, _inputs: Mapping[str, Any], _count: int) -> list:
         return []
 
-    def grow(self, inputs: Mapping[str, Any]) -> Iterator[Grown]:
-        yield Grown(inputs["text"], image([int(digit) for digit in inputs["image"]]))
+    def generate(self, inputs: Mapping[str, Any]) -> Iterator[PartialOutput]:
+        yield PartialOutput(inputs["text"], image([int(digit) for digit in inputs["image"]]))
 
 
 def image(patches: Sequence[int]) -> Stream:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from helpers import lively
 from regard.blocks.positions import Positions, Sinusoidal
-from regard.codecs.gpt2 import BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer, LosslessTokenizer
 from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.tasks.completion import Completer
 
@@ -16,10 +16,13 @@ TEXTS = [
     "JULIET:\nO Romeo, Romeo! wherefore art thou Romeo?\n\n",
     "NURSE:\nAnon, good nurse! Sweet Montague, be true.\n\n",
 ]
-TOKENIZERS: dict[str, TextTokenizer] = {"pairs": BytePairs.train(280, TEXTS), "characters": Characters.learn(TEXTS)}
+TOKENIZERS: dict[str, LosslessTokenizer] = {
+    "pairs": ByteBpe.train(280, TEXTS),
+    "characters": CharacterTokenizer.learn(TEXTS),
+}
 
 
-def gpt2(tokenizer: TextTokenizer, **changes: int) -> Gpt2:
+def gpt2(tokenizer: LosslessTokenizer, **changes: int) -> Gpt2:
     torch.manual_seed(1)
     shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 48, **changes}
     model = Gpt2Config(vocab_size=tokenizer.vocab_size, **shape).build()

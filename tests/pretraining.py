@@ -10,7 +10,7 @@ import torch
 from regard.data.batches import IGNORED
 from regard.data.pretraining import PretrainingBatch, PretrainingEpoch, Sentences, encoded
 
-SPECIALS = PAD, UNKNOWN, BEGIN, END, MASK = range(5)
+SPECIALS = PAD_ID, UNKNOWN, BEGIN, END, MASK = range(5)
 
 
 class Numbers:

@@ -18,7 +18,7 @@ from regard.blocks.norms import LayerNorm
 from regard.blocks.operations import Call, Operation
 from regard.config import Config, Positive, Rate
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Inputs, Reading
+from regard.explain.trace import Inputs, Trace
 
 TOKENS = (3, 4, 5, 6, 2)
 
@@ -148,10 +148,10 @@ def looped(**changes: Any) -> Looped:
     return randomise(LoopedConfig(**changes).build()).eval()
 
 
-def read(model: nn.Module) -> Reading:
+def read(model: nn.Module) -> Trace:
     stream = text_stream(TOKENS, tuple("abcd."), TextLayout((0, 0, 1, 2, -1), ("ab", "c", "d")))
     inputs = (torch.tensor([TOKENS]),)
-    return Reading(model, inputs, {"text": stream}, "text", stream, TOKENS, lambda tokens: [str(t) for t in tokens])
+    return Trace(model, inputs, {"text": stream}, "text", stream, TOKENS, lambda tokens: [str(t) for t in tokens])
 
 
 class LoopedSubject:
@@ -165,11 +165,11 @@ class LoopedSubject:
     def count(self, inputs: Inputs) -> int:
         return len(inputs["text"])
 
-    def reading(self, _inputs: Inputs, _said: object = None) -> Reading:
+    def trace(self, _inputs: Inputs, _said: object = None) -> Trace:
         return read(self.model)
 
     def alternatives(self, _inputs: Inputs, _count: int) -> list[Any]:
         return []
 
-    def grow(self, _inputs: Inputs) -> Iterator[Any]:
+    def generate(self, _inputs: Inputs) -> Iterator[Any]:
         return iter(())

@@ -11,8 +11,8 @@ from regard.training.report import Report
 
 SMALL = [
     "data.pairs=300", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.2",
-    "train.epochs=2", "train.batch_tokens=300", "train.validate=10", "train.checkpoint=7", "train.warmup=5",
-    "train.smoothing=0.1", "train.accumulate=2", "threads=1",
+    "train.epochs=2", "train.batch_tokens=300", "train.validate_every=10", "train.checkpoint_every=7", "train.warmup=5",
+    "train.label_smoothing=0.1", "train.accumulate=2", "threads=1",
 ]  # fmt: skip
 
 

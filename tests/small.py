@@ -25,7 +25,7 @@ SIZES = {
 }  # fmt: skip
 """By the names that all models share."""
 CODECS = {"vocab_size": 300}
-TRAIN = {"batch_tokens": 160, "warmup": 2, "validate": 2, "checkpoint": 2, "learning_rate": 1e-3}
+TRAIN = {"batch_tokens": 160, "warmup": 2, "validate_every": 2, "checkpoint_every": 2, "learning_rate": 1e-3}
 
 
 def cases() -> Iterator[tuple[System, type[Task], type[Config]]]:
@@ -50,8 +50,8 @@ def write(path: Path, lines: list[str]) -> str:
 
 
 def sentences(count: int, seed: int = 1) -> list[list[str]]:
-    chance = random.Random(seed)
-    return [[chance.choice(WORDS) for _ in range(chance.randint(3, 8))] for _ in range(count)]
+    rng = random.Random(seed)
+    return [[rng.choice(WORDS) for _ in range(rng.randint(3, 8))] for _ in range(count)]
 
 
 def parallel(folder: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def documents(folder: Path) -> dict[str, Any]:
     files = [
         write(folder / f"{i}.txt", [f"{' '.join(words).capitalize()}." for words in sentences(60, i)]) for i in range(3)
     ]
-    return {"text": files, "longest": 32}
+    return {"text": files, "max_length": 32}
 
 
 def table(folder: Path) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def conllu(folder: Path) -> dict[str, Any]:
 
 def text(folder: Path) -> dict[str, Any]:
     lines = [f"{' '.join(words).capitalize()}." for words in sentences(200)]
-    return {"text": write(folder / "text.txt", lines), "longest": 16}
+    return {"text": write(folder / "text.txt", lines), "max_length": 16}
 
 
 DATA: dict[str, Callable[[Path], dict[str, Any]]] = {

@@ -213,6 +213,34 @@ def test_problems_of_direct_construction_name_the_class() -> None:
         Cat(width=5)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Batches(Config):
+    max_length: Positive
+    rate: Rate = 0.1
+    presets: ClassVar = {"long": {"max_length": 512}}
+    renamed: ClassVar = {"longest": "max_length", "share": "rate"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lessons(Config):
+    data: Batches
+    more: tuple[Batches, ...] = ()
+
+
+def test_an_old_key_is_told_by_its_new_name_and_its_value_is_checked() -> None:
+    data = override({"data": {"longest": 48}, "more": [{"max_length": 8, "share": 2}]}, ["data.rat=1"])
+    with pytest.raises(ConfigError) as error:
+        parse(Lessons, data)
+    assert [str(problem) for problem in error.value.problems] == [
+        "data.longest = 48: renamed to data.max_length",
+        "more.0.share = 2: renamed to more.0.rate",
+        "data.rat = 1: no such key; did you mean data.rate?",
+        "more.0.rate = 2: must be less than 1.0",
+    ]
+    with pytest.raises(ConfigError, match=r"1 problem\n  longest = 48: renamed to max_length$"):
+        parse(Batches, {"preset": "long", "longest": 48})
+
+
 def test_a_preset_stands_for_its_values_and_keys_beside_it_win() -> None:
     assert Cat.preset("large") == Cat(width=64, heads=8)
     assert Cat.preset("large", heads=4) == Cat(width=64, heads=4)

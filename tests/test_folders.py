@@ -1,3 +1,5 @@
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,28 @@ def test_a_folder_may_be_the_one_we_are_in(tmp_path: Path, monkeypatch) -> None:
     Path("a.txt").write_text("two")
     with pytest.raises(ValueError, match="a.txt: damaged"):
         verify(Path())
+
+
+def test_a_folder_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch) -> None:
+    real, modes, count = os.open, {}, 0
+
+    def opened(path: Path, mode: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        descriptor = real(path, mode)
+        modes[descriptor] = mode
+        return descriptor
+
+    def synced(descriptor: int) -> None:
+        nonlocal count
+        count += 1
+        if modes[descriptor] & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(9, "Bad file descriptor")
+
+    with monkeypatch.context() as windows:
+        windows.setattr(folders.os, "open", opened)
+        windows.setattr(folders.os, "fsync", synced)
+        windows.setattr(sys, "platform", "win32")
+        write_whole(tmp_path / "model", fill("one"))
+    verify(tmp_path / "model")
+    assert count == 2  # the file, and the hashes

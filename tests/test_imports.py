@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "regard"
 EXTRAS = {
     "explain/figures.py": {"matplotlib"},
     "interop/ct2.py": {"ctranslate2"},
-    "interop/ct2_run.py": {"ctranslate2"},
+    "interop/ct2_inference.py": {"ctranslate2"},
     "interop/onnx.py": {"onnx", "onnxruntime"},
     "serve/app.py": {"fastapi", "starlette", "uvicorn"},
     "tasks/parquet.py": {"pyarrow"},
@@ -59,3 +59,40 @@ def test_what_needs_an_extra_is_imported_only_when_it_is_asked_for(needy) -> Non
         f"assert {module!r} not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ELSEWHERE = """
+import os, pkgutil, sys
+import regard
+
+def import_all():
+    for module in pkgutil.walk_packages(regard.__path__, "regard."):
+        if module.name != "regard.__main__":
+            __import__(module.name)
+    return {name for name in sys.modules if name.partition(".")[0] == "regard"}
+
+before = import_all()  # once as it is, for the packages of others
+for name in before:
+    del sys.modules[name]
+sys.platform = sys.argv[1]
+del os.sched_getaffinity
+if sys.platform == "win32":
+    del os.sysconf, os.sysconf_names, os.fork, os.uname
+    sys.modules["resource"] = sys.modules["fcntl"] = None
+import regard
+assert import_all() == before
+
+import torch
+from regard import process_memory as memory
+from regard.training import machine
+memory.keep_memory(), memory.release_memory()
+assert (memory.peak(torch.device("cpu")) == 0) == (sys.platform == "win32")
+assert (machine.memory() == 0) == (sys.platform == "win32")
+assert machine.threads() >= 1
+"""
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_all_modules_can_be_imported_on_other_systems(system) -> None:
+    found = subprocess.run([sys.executable, "-c", ELSEWHERE, system], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 import regard
 import texts
 from regard import library
-from regard.codecs.gpt2 import BytePairs, Characters
-from regard.codecs.subword import Tokenizer
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
 from regard.errors import RegardError
@@ -18,14 +18,14 @@ from regard.folders import write_whole
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
-from regard.models.tagger import TaggerConfig
+from regard.models.rnn_tagger import RnnTaggerConfig
 from regard.models.transformer import TransformerConfig
 
-TOKENIZER = Tokenizer.train("bpe", 270, ["we are eating bread"])
-OTHER = Tokenizer.train("bpe", 265, ["estamos comiendo pan"])
+TOKENIZER = SubwordTokenizer.train("bpe", 270, ["we are eating bread"])
+OTHER = SubwordTokenizer.train("bpe", 265, ["estamos comiendo pan"])
 
 
-def make(folder: Path, source: Tokenizer = TOKENIZER, half: bool = False) -> torch.nn.Module:
+def make(folder: Path, source: SubwordTokenizer = TOKENIZER, half: bool = False) -> torch.nn.Module:
     shared = source is TOKENIZER
     config = TransformerConfig(
         vocab_size=TOKENIZER.vocab_size, source_vocab_size=None if shared else source.vocab_size,
@@ -168,12 +168,12 @@ def test_an_older_folder_is_refused_with_the_command_that_converts_it(tmp_path: 
 def test_older_folders_of_every_system_are_converted(tmp_path: Path) -> None:
     texts = ["the dog ran", "a cat sat"]
     words = Words.learn([text.split() for text in texts], 1)
-    pieces, pairs, characters = WordPiece.train(60, texts), BytePairs.train(280, texts), Characters.learn(texts)
+    pieces, pairs, characters = WordPiece.train(60, texts), ByteBpe.train(280, texts), CharacterTokenizer.learn(texts)
     small = {"width": 8, "heads": 2, "ff_width": 8, "layers": 1}
     made = {
         "tagging": (BertConfig(**pieces.sizes(), **small, head=TaggingHead(labels=("A", "B"))), pieces),
         "pretraining": (BertConfig(**pieces.sizes(), **small), pieces),
-        "word_tagging": (TaggerConfig(**words.sizes(), labels=("A", "B"), width=8), words),
+        "word_tagging": (RnnTaggerConfig(**words.sizes(), labels=("A", "B"), width=8), words),
         "completion": (Gpt2Config(**pairs.sizes(), **small), pairs),
         "completion, characters": (Gpt2Config(**characters.sizes(), **small), characters),
     }
@@ -220,7 +220,7 @@ def untrained(head: AnyHead, folder: Path, **changes) -> set[str]:
     """What of a model is not taken from a folder."""
     model = texts.bert(head, **changes)
     before = {name: tensor.clone() for name, tensor in library.tensors(model).items()}
-    library.begin_with(model, library.read(str(folder)))
+    library.load_initial(model, library.read(str(folder)))
     after = library.tensors(model)
     taken = {name for name, tensor in after.items() if torch.equal(tensor, torch.ones_like(tensor))}
     assert all(torch.equal(before[name], after[name]) for name in after.keys() - taken)

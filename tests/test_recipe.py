@@ -1,11 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import small
 from regard.config import ConfigError
 from regard.recipe import read
-from regard.recipes import bundled, find
+from regard.recipes import RUN_RECIPE, bundled, find
+from regard.store import runs
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -36,6 +39,11 @@ def test_a_model_has_the_vocabulary_of_its_tokenizer() -> None:
         read("translate/transformer", ["model.vocab_size=9"])
     with pytest.raises(ConfigError, match=r"model\.pad_id = 3: no such key"):
         read("translate/transformer", ["model.pad_id=3"])
+
+
+def test_a_wrong_key_of_a_codec_does_not_make_the_model_s_sizes_missing() -> None:
+    with pytest.raises(ConfigError, match=r"1 problem\n  tokenizer\.vocabsize = 3: no such key; did you mean"):
+        read("translate/transformer", ["tokenizer.vocabsize=3"])
 
 
 def test_training_needs_a_budget(tmp_path: Path) -> None:
@@ -79,3 +87,53 @@ def test_a_file_with_a_model_to_begin_with_has_no_tokenizer(tmp_path: Path) -> N
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(ConfigError, match="tokenizer: comes with the model of model.init; leave it out"):
         read(str(tmp_path / "mine.toml"))
+
+
+def read_again(recipe: Any, folder: Path, *overrides: str) -> Any:
+    """The recipe that a run of this one writes, as it is read."""
+    runs.claim(folder, recipe)
+    return read(str(folder / RUN_RECIPE), overrides)
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_the_recipe_that_a_run_writes_is_read_as_the_same(name, tmp_path: Path) -> None:
+    recipe = read(name)
+    assert read_again(recipe, tmp_path) == recipe
+    assert read(str(tmp_path / RUN_RECIPE), ["run=again"]) == read(name, ["run=again"])
+
+
+@pytest.mark.parametrize("case", small.CASES, ids=small.NAMES)
+def test_the_recipe_of_every_system_is_read_as_the_same(case, tmp_path: Path) -> None:
+    recipe = small.small_recipe(*case, tmp_path)
+    assert read_again(recipe, tmp_path / "run") == recipe
+
+
+def test_the_recipe_of_a_run_with_init_is_read_as_the_same(tmp_path: Path) -> None:
+    changes = ["model.init=en-es", "model.dropout=0.2"]
+    recipe = read("translate/transformer", changes)
+    assert read_again(recipe, tmp_path) == recipe
+    path = str(tmp_path / RUN_RECIPE)
+    assert read(path, ["model.dropout=0.3"]) == read("translate/transformer", [*changes, "model.dropout=0.3"])
+    assert read(path, ["model.init=en-es"]).model.dropout == 0.1
+    with pytest.raises(ConfigError, match="tokenizer: comes with the model of model.init; leave it out"):
+        read(path, ["tokenizer.vocab_size=16000"])
+
+
+def test_the_codec_of_a_run_s_recipe_can_be_changed(tmp_path: Path) -> None:
+    changed = read_again(read("translate/transformer"), tmp_path, "tokenizer.vocab_size=500", "tokenizer.joint=false")
+    assert (changed.model.vocab_size, changed.model.source_vocab_size) == (500, 500)
+
+
+def test_a_run_s_folder_stands_for_its_recipe_wherever_it_is(tmp_path: Path) -> None:
+    runs.claim(tmp_path / "old", read("translate/dates", [f"run={tmp_path / 'old'}", "seed=7"]))
+    (tmp_path / "old").rename(tmp_path / "new")
+    recipe = read(str(tmp_path / "new"))
+    assert (recipe.run, recipe.seed) == (str(tmp_path / "new"), 7)
+
+
+def test_the_head_is_what_the_data_ask_for(tmp_path: Path) -> None:
+    recipe = read_again(read("bert/pretrain"), tmp_path)
+    assert recipe.model.head.kind == "pretraining"
+    for name in ("bert/pretrain", str(tmp_path / RUN_RECIPE)):
+        with pytest.raises(ConfigError, match=r"model\.head: is what the data ask for; leave it out"):
+            read(name, ["model.head.kind=span"])

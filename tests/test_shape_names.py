@@ -22,7 +22,7 @@ from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.heads import AnyHead, ClassificationHead, PretrainingHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
-from regard.models.tagger import TaggerConfig
+from regard.models.rnn_tagger import RnnTaggerConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.pretraining import next_loss, word_loss
 from shapes import SOURCE, shapes_checked
@@ -81,7 +81,7 @@ def bert(head: AnyHead) -> None:
 RUNS: dict[str, Callable[[], Any]] = {
     "bert": lambda: bert(PretrainingHead()),
     "bert, classifying": lambda: bert(ClassificationHead(labels=("a", "b", "c"))),
-    "tagger": lambda: TaggerConfig(sizes=(23, 7), labels=("a", "b", "c"), width=12).build()(
+    "rnn_tagger": lambda: RnnTaggerConfig(sizes=(23, 7), labels=("a", "b", "c"), width=12).build()(
         torch.randint(1, 7, (2, 5, 2)), torch.arange(5) >= torch.tensor([[5], [3]])
     ),
     "transformer": transformer,

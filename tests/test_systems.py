@@ -1,6 +1,5 @@
 """One test over all systems of the registry, so that nobody can forget one."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,14 @@ from commands import run as command
 from helpers import assert_same
 from regard import library, recipe
 from regard.blocks.capture import attention_cores
+from regard.config import read_toml
 from regard.explain.importance import early_answers, head_effects, rollout
-from regard.explain.reading import looks
+from regard.explain.trace import looks
 from regard.explain.walk import parts, walk
 from regard.models.interface import Answering, Observable, Transferable
 from regard.serve.explorer import Explorer
 from regard.systems import SYSTEMS, data_configs, model_configs
-from regard.tasks.opened import Opened
+from regard.tasks.pipeline import Pipeline
 from regard.training.loop import Training
 from regard.training.task import Task
 from shapes import shapes_checked
@@ -69,7 +69,7 @@ def test_model_and_task_declare_what_all_others_rely_on(case) -> None:
     system, task, run, _ = case
     opened = library.load(str(run))
     model: Any = opened.model
-    assert isinstance(opened, Opened), "an opened model is a subclass of Opened"
+    assert isinstance(opened, Pipeline), "an opened model is a subclass of Opened"
     assert model.config.kind == system.name
     assert model.limit is None or model.limit > 0
     assert isinstance(model, Observable), "a model declares `looks` and `parts`"
@@ -110,7 +110,7 @@ def test_it_is_killed_and_resumes_to_the_bit(case, tmp_path: Path) -> None:
 def _data(case: Any) -> Any:
     """The config of the data that a case was trained on."""
     system, task, run, _ = case
-    kind = json.loads((run / "recipe.json").read_text())["data"]["kind"]
+    kind = read_toml(run / "recipe.toml")["data"]["kind"]
     return next(data for one, other, data in CASES if (one, other, data.kind) == (system, task, kind))
 
 
@@ -134,7 +134,7 @@ def test_a_run_is_something_to_begin_with(case) -> None:
     _, _, run, _ = case
     contents = library.read(str(run))
     model = contents.config.build()
-    library.begin_with(model, contents)
+    library.load_initial(model, contents)
     mine = library.tensors(model)
     assert all(torch.equal(mine[name], tensor) for name, tensor in contents.weights.items())
     tables = recipe._codecs(contents)
@@ -151,7 +151,7 @@ def subject(task: type[Task], run: Path) -> Any:
 def read(task: type[Task], run: Path) -> Any:
     opened = subject(task, run)
     opened.model.double()
-    return opened.reading(dict.fromkeys(opened.accepts, TEXT))
+    return opened.trace(dict.fromkeys(opened.accepts, TEXT))
 
 
 def test_every_attention_says_who_looks_at_whom(case) -> None:
@@ -165,11 +165,11 @@ def test_every_attention_says_who_looks_at_whom(case) -> None:
 def test_a_walk_ends_with_what_the_part_gave(case) -> None:
     _, task, run, _ = case
     with shapes_checked():
-        reading = read(task, run)
-        for part in parts(reading.model):
-            expected = given(reading.model, part.path, part.call, reading.run)
-            for token in {0, len(reading.streams[part.stream].tokens) - 1}:
-                steps = walk(reading, part.path, token)
+        trace = read(task, run)
+        for part in parts(trace.model):
+            expected = given(trace.model, part.path, part.call, trace.run)
+            for token in {0, len(trace.streams[part.stream].tokens) - 1}:
+                steps = walk(trace, part.path, token)
                 assert steps
                 assert_same(steps[-1].values, expected[token][: len(steps[-1].values)])
 
@@ -189,15 +189,15 @@ def given(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> tor
 
 def test_looking_inside_works(case) -> None:
     _, task, run, _ = case
-    reading = read(task, run)
-    model = reading.model
-    if reading.looks:
-        effects = head_effects(reading)
-        assert {path: len(values) for path, values in effects.items()} == {x.path: x.heads for x in reading.looks}
-        for flow in rollout(reading).values():
+    trace = read(task, run)
+    model = trace.model
+    if trace.looks:
+        effects = head_effects(trace)
+        assert {path: len(values) for path, values in effects.items()} == {x.path: x.heads for x in trace.looks}
+        for flow in rollout(trace).values():
             assert_same(flow.sum(1), torch.ones(len(flow), dtype=flow.dtype))
-    if isinstance(model, Answering) and reading.said.tokens:
-        assert early_answers(reading)
+    if isinstance(model, Answering) and trace.target.tokens:
+        assert early_answers(trace)
 
 
 def test_the_explorer_answers(case) -> None:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from regard.recipe import train
     from regard.tasks.classification import Classifier
     from regard.tasks.completion import Completer
-    from regard.tasks.encoding import Encoder
-    from regard.tasks.opened import Opened
-    from regard.tasks.pretraining import Guesser
-    from regard.tasks.tagging import TagsWords
+    from regard.tasks.embedding import Embedder
+    from regard.tasks.pipeline import Pipeline
+    from regard.tasks.pretraining import MaskFiller
+    from regard.tasks.tagging import Tagger
     from regard.tasks.translation import Translator
 
 __all__ = [
     "Classifier",
     "Completer",
-    "Encoder",
-    "Guesser",
-    "Opened",
+    "Embedder",
+    "MaskFiller",
+    "Pipeline",
     "RegardError",
-    "TagsWords",
+    "Tagger",
     "Translator",
     "__version__",
     "load",
@@ -39,10 +39,10 @@ __all__ = [
 _PLACES = {
     "Classifier": "regard.tasks.classification",
     "Completer": "regard.tasks.completion",
-    "Encoder": "regard.tasks.encoding",
-    "Guesser": "regard.tasks.pretraining",
-    "Opened": "regard.tasks.opened",
-    "TagsWords": "regard.tasks.tagging",
+    "Embedder": "regard.tasks.embedding",
+    "MaskFiller": "regard.tasks.pretraining",
+    "Pipeline": "regard.tasks.pipeline",
+    "Tagger": "regard.tasks.tagging",
     "Translator": "regard.tasks.translation",
     "load": "regard.library",
     "train": "regard.recipe",

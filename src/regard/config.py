@@ -1,4 +1,4 @@
-"""Strict, frozen configs: read from TOML, changed by dotted overrides, written back as JSON.
+"""Strict, frozen configs: read from TOML, changed by dotted overrides, written back as TOML or JSON.
 
 A config is a frozen dataclass that inherits from `Config`. Unknown keys, wrong types and impossible combinations come
 out as one `ConfigError` that lists every problem with its path, its value and a remedy.
@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from regard import toml
 from regard.errors import RegardError
 
 Positive = Annotated[int, Field(ge=1, le=10**9)]
@@ -62,6 +63,9 @@ class Config:
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Named sets of values; `preset = "base"` in a file stands for them, and keys beside it win over them."""
 
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Keys of earlier versions, and what each is called now."""
+
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together. Subclasses yield one `Problem` for each."""
         yield from ()
@@ -80,6 +84,10 @@ class Config:
         """This config as JSON text; `parse(kind, json.loads(text))` reads it back."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
 
+    def to_toml(self) -> str:
+        """This config as TOML text, all keys but those without a value; `load` reads it back."""
+        return toml.dumps(dataclasses.asdict(self))  # type: ignore[call-overload]
+
 
 C = TypeVar("C", bound=Config)
 
@@ -89,8 +97,8 @@ def parse(kind: type[C], data: Mapping[str, Any], source: str = "") -> C:
     problems = list(_foreign(data, ""))
     if problems:
         raise ConfigError(problems, source)
-    data = _expand_presets(kind, data, "", problems)
-    wrong_preset = bool(problems)
+    data = _expand(kind, data, "", problems)
+    wrong_preset = any(problem.path.split(".")[-1] == "preset" for problem in problems)
     while True:
         try:
             # JSON, because pydantic's strict mode takes tables for dataclasses only there
@@ -174,15 +182,17 @@ def _foreign(data: Any, path: str) -> Iterator[Problem]:
         yield Problem(path, f"is a {type(data).__name__}, which no key takes; write it in quotes", str(data))
 
 
-def _expand_presets(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
-    """Replaces `preset = name` by the values it stands for, in every table that has one."""
+def _expand(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
+    """Replaces `preset = name` by the values it stands for and old keys by the new ones, in every table."""
     if isinstance(data, list | tuple):
-        return [
-            _expand_presets(_child(annotation, data, i), x, _join(path, str(i)), problems) for i, x in enumerate(data)
-        ]
+        return [_expand(_child(annotation, data, i), x, _join(path, str(i)), problems) for i, x in enumerate(data)]
     if not isinstance(data, Mapping):
         return data
     data, kind = dict(data), _config_class(annotation, data)
+    for old, new in kind.renamed.items() if kind is not None else ():
+        if old in data:
+            problems.append(Problem(_join(path, old), f"renamed to {_join(path, new)}", data[old]))
+            data.setdefault(new, data.pop(old))
     if kind is not None and kind.presets and "preset" in data:
         name = data.pop("preset")
         if isinstance(name, str) and name in kind.presets:
@@ -191,9 +201,7 @@ def _expand_presets(annotation: Any, data: Any, path: str, problems: list[Proble
             problems.append(
                 Problem(_join(path, "preset"), f"no such preset; {_one_of(list(kind.presets), name)}", name)
             )
-    return {
-        key: _expand_presets(_child(annotation, data, key), x, _join(path, key), problems) for key, x in data.items()
-    }
+    return {key: _expand(_child(annotation, data, key), x, _join(path, key), problems) for key, x in data.items()}
 
 
 def _without(data: Any, locations: Sequence[tuple[str | int, ...]]) -> Any:

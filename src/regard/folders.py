@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -98,7 +99,10 @@ def _hash(path: Path) -> str:
 
 def sync(path: Path) -> None:
     """Waits until what was written is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    is_windows = sys.platform == "win32"
+    if is_windows and path.is_dir():  # Windows opens no folders, and flushes only what may be written
+        return
+    descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -22,20 +22,20 @@ from regard.blocks.linear import laid_out
 from regard.codecs import interface as codecs_
 from regard.config import ConfigError, parse
 from regard.data.corpus import file_hash
-from regard.decoding.lean import join
+from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
 from regard.folders import restore, verify, write_whole
-from regard.memory import give_back
 from regard.models.heads import NoHead
+from regard.process_memory import release_memory
 from regard.store import models
 from regard.store.models import CONFIG, WEIGHTS, expect_tensors, load_tensors, tensors
 from regard.systems import SYSTEMS, System, system
-from regard.tasks.encoding import EmbeddingTask
-from regard.tasks.opened import Opened
+from regard.tasks.embedding import EmbeddingTask
+from regard.tasks.pipeline import Pipeline
 from regard.tasks.translation import Translator
 from regard.training.task import Task
 
-AnOpened = TypeVar("AnOpened", bound=Opened)
+PipelineT = TypeVar("PipelineT", bound=Pipeline)
 Engine = Literal["torch", "ct2"]
 Quantize = Literal["int8"]
 HUGGING_FACE, CT2, ONNX = "hf:", "ct2:", "onnx:"
@@ -60,7 +60,7 @@ class Contents:
         return system(self.config.kind)
 
 
-def begin_with(model: Any, contents: Contents) -> None:
+def load_initial(model: Any, contents: Contents) -> None:
     """Gives a model the weights of another; a head for another task, or for other labels, starts untrained."""
     own = tensors(model)
     fresh: tuple[str, ...] = model.fresh if _asked(contents.config) != _asked(model.config) else ()
@@ -136,7 +136,7 @@ def _contents(
 
 
 def _read_old(folder: Path) -> Contents:
-    """A model folder as Regard 0.1.0 wrote it, without a format: what it is for is known from its config."""
+    """A model folder from before 0.1.0, without a format: what it is for is known from its config."""
     verify(folder)
     path = folder / CONFIG
     about = json.loads(path.read_text("utf-8"))
@@ -237,10 +237,10 @@ def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: 
     """Fills a folder for another engine, with all that we need to use it; gives what was found in checking it."""
     ours, task, config = _opened(contents, name), contents.task, contents.config
     if engine == "onnx":
-        found = _module("onnx").write(folder, ours)
+        found: str = _module("onnx").write(folder, ours)
     else:
         _module("ct2").write(folder, ours.model, contents.codecs, quantize)
-        found = _module("ct2_run").check(folder, task, ours, quantize)
+        found = _module("ct2_inference").check(folder, task, ours, quantize)
         if head := getattr(config, "head", None):
             # no other head is known there
             config, task = replace(config, head=NoHead(pooled=head.pooled)), EmbeddingTask.name
@@ -260,12 +260,12 @@ def _module(name: str) -> Any:
 @overload
 def load(name: Literal["en-es"]) -> Translator: ...
 @overload
-def load(name: str) -> Opened: ...
+def load(name: str) -> Pipeline: ...
 @overload
-def load(name: str, kind: type[AnOpened]) -> AnOpened: ...
+def load(name: str, kind: type[PipelineT]) -> PipelineT: ...
 
 
-def load(name: str, kind: type[Opened] = Opened) -> Opened:
+def load(name: str, kind: type[Pipeline] = Pipeline) -> Pipeline:
     """Opens a model, ready to do what it is for: a `Translator`, a `Classifier`, a `Completer` and so on.
 
     Args:
@@ -311,7 +311,7 @@ def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
     contents = _contents(*models.read_about(path), {}, path)
     with torch.device("meta"):
         model = contents.config.build()  # of which only the shape is asked
-    return _module("ct2_run").opened(contents.task, folder, model, contents.codecs, original)
+    return _module("ct2_inference").opened(contents.task, folder, model, contents.codecs, original)
 
 
 def _opened(contents: Contents, name: str) -> Any:
@@ -331,7 +331,7 @@ def _lay_out(model: nn.Module) -> None:
     for tensor in (*model.parameters(), *model.buffers()):
         tensor.data = laid_out(tensor.data) if id(tensor) in matrices else tensor.data.clone()
     join(model)
-    give_back()
+    release_memory()
 
 
 def default_for(verb: str) -> str:

@@ -16,11 +16,11 @@ from regard import library, systems
 from regard.codecs.interface import CodecConfig
 from regard.config import Config, ConfigError, Natural, Problem, override, parse, read_toml
 from regard.recipes import find
-from regard.tasks.opened import Opened
+from regard.tasks.pipeline import Pipeline
 from regard.training.config import TrainConfig
 from regard.training.loop import Training
 from regard.training.report import Report
-from regard.training.setup import Job, Start
+from regard.training.setup import InitialModel, Job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,17 @@ class _Recipe(Config):
     """The contents of a recipe file."""
 
     run: str = "runs/regard"
-    """The folder that everything about this training goes into."""
+    """Output folder of the run: checkpoints, log, model."""
     seed: Natural = 1
+    """Random seed of weights, shuffling and dropout."""
     threads: Natural = 0
-    """Threads to compute with; 0: as many as torch chooses, but no more than there are cores."""
+    """CPU threads; 0: as many as torch chooses, but no more than there are cores."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto: on a graphics card, if there is one."""
+    """Device to compute on; auto: a GPU, if there is one."""
     init: str | None = None
-    """The model that weights and codecs are taken from. Written as `model.init`."""
+    """Model that weights and codecs are taken from. Written as `model.init`."""
     train: TrainConfig
+    """Training: budget, batches, optimizer, learning rate, validation, checkpoints."""
 
     @property
     def codecs(self) -> dict[str, CodecConfig]:
@@ -78,10 +80,16 @@ def _one_of(configs: Sequence[type[Config]]) -> Any:
     return Annotated[Union[tuple(configs)], Field(discriminator="kind")] if len(configs) > 1 else configs[0]  # noqa: UP007
 
 
-_DERIVED: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-    ("data", _one_of(systems.data_configs())),
-    ("model", _one_of(systems.model_configs())),
-    *((slot, _one_of(configs) | None, dataclasses.field(default=None)) for slot, configs in systems.slots().items()),
+def _field(meaning: str, **options: Any) -> Any:
+    """A field that says what it means, as it has no line of source for a string below it."""
+    return dataclasses.field(metadata={"meaning": meaning}, **options)
+
+
+_CODEC = "Codec between text and numbers. Required, unless it comes with the model of `model.init`."
+_DERIVED = [
+    ("data", _one_of(systems.data_configs()), _field("Data to train on and to validate with.")),
+    ("model", _one_of(systems.model_configs()), _field("Model: its architecture and its size.")),
+    *((slot, _one_of(configs) | None, _field(_CODEC, default=None)) for slot, configs in systems.slots().items()),
 ]
 Recipe: Any = dataclasses.make_dataclass(
     "Recipe",
@@ -102,30 +110,43 @@ def read(name: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | 
     """
     path = find(name)
     file, asked_for = read_toml(path), _plain(changes or {})
+    if Path(name).is_dir():
+        file["run"] = name  # a run's folder, wherever it has been moved to
     data, given = (override(_merged(table, asked_for), overrides) for table in (file, {}))
-    if "init" in data:
-        raise ConfigError([Problem("init", "write it as model.init", data["init"])], str(path))
+    init = data.pop("init", None)
+    if "init" in given:
+        raise ConfigError([Problem("init", "write it as model.init", init)], str(path))
     if "task" in data:
         # a task of GLUE is a run of its own, unless another name is given
         task = data.pop("task")
         data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
-    model, slots = data.get("model", {}), systems.slots()
+    model, slots, head = data.get("model", {}), systems.slots(), None
     if isinstance(model, dict) and all(isinstance(data.get(slot, {}), dict) for slot in slots):
         data["model"] = model = _without_shape(model, given.get("model", {}))
-        if "head" in model:
-            raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
+        head = model.pop("head", None)
+        # a run's own recipe has `init` beside its tables
+        is_own = init is not None and "init" not in model
+        if is_own:
+            model["init"] = init
         if "init" in model:
             # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
-            asked = data if "init" in file.get("model", {}) else given
-            vain = [*(slot for slot in slots if slot in asked)]
+            asked = data if is_own or "init" in file.get("model", {}) else given
+            found = _initial(asked["model"], path)
+            vain = [slot for slot in slots if slot in asked and asked[slot] != _without_none(found.get(slot, {}))]
             vain += [f"model.{key}" for key in {"preset"} & asked["model"].keys()]
             if vain:
                 why = "comes with the model of model.init; leave it out"
                 raise ConfigError([Problem(key, why) for key in vain], str(path))
-            data = {**{key: value for key, value in data.items() if key not in slots}, **_initial(asked["model"], path)}
+            data = {**{key: value for key, value in data.items() if key not in slots}, **found}
         else:
-            data["model"] = {**_expected(data), **model}
-    return parse(Recipe, data, str(path))
+            # sizes that a run's own recipe took from its codecs are taken again, as the codecs may be changed
+            old, asked = _sizes(file), given.get("model", {})
+            kept = {key: value for key, value in model.items() if key in asked or value != old.get(key)}
+            data["model"] = {**_expected(data), **kept}
+    recipe = parse(Recipe, data, str(path))
+    if head is not None and head != json.loads(recipe.model.to_json()).get("head"):
+        raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
+    return recipe
 
 
 def _merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,22 +169,34 @@ def _plain(value: Any) -> Any:
 
 def _expected(data: dict[str, Any]) -> dict[str, Any]:
     """What codecs and tasks say of the model: the size of a vocabulary; what only data can tell, for the time being."""
-    found: dict[str, Any] = {}
-    for slot, configs in systems.slots().items():
-        if slot in data:
-            data[slot].setdefault("kind", _kinds(configs[0])[0])
-            for config in configs:
-                if data[slot]["kind"] in _kinds(config):
-                    try:
-                        found |= parse(config, data[slot]).expected()
-                    except ConfigError:
-                        continue  # which is told when all of the recipe is read
+    found = _sizes(data)
     kinds = data.get("data", {}).get("kind"), data["model"].get("kind")
     for config_ in systems.data_configs():
         for each, task in systems.trained_on(config_):
             if (config_.kind, each.name) == kinds:  # type: ignore[attr-defined]
                 found |= task.unknown
     return found
+
+
+def _sizes(data: dict[str, Any]) -> dict[str, Any]:
+    """What codecs say of the model."""
+    found: dict[str, Any] = {}
+    for slot, configs in systems.slots().items():
+        if isinstance(table := data.get(slot), dict):
+            kind = table.setdefault("kind", _kinds(configs[0])[0])
+            for config in configs:
+                if kind in _kinds(config):
+                    try:
+                        found |= parse(config, table).expected()
+                    except ConfigError:
+                        # its problem is told when all of the recipe is read; the model's sizes are not what is missing
+                        found |= config().expected()
+    return found
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table as TOML holds it."""
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def _without_shape(model: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +213,7 @@ def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if not isinstance(init, str):
         raise ConfigError([Problem("model.init", "should be the name or folder of a model", init)], str(path))
     contents = library.read(init)
-    changes = {key: value for key, value in model.items() if key != "init"}
+    changes = {key: value for key, value in model.items() if key not in ("init", "head")}
     known = json.loads(contents.config.to_json())
     return {"init": init, **_codecs(contents), "model": {**known, **changes}}
 
@@ -203,8 +236,8 @@ def job(recipe: Any) -> Job:
     )
     start = None
     if recipe.init:
-        codecs, load = library.read(recipe.init).codecs, partial(_begin_with, recipe.init)
-        start = Start(library.fingerprint(recipe.init), codecs, load)
+        codecs, load = library.read(recipe.init).codecs, partial(_initial_model, recipe.init)
+        start = InitialModel(library.fingerprint(recipe.init), codecs, load)
     return Job(
         recipe=recipe,
         run=Path(recipe.run),
@@ -220,9 +253,9 @@ def job(recipe: Any) -> Job:
     )
 
 
-def _begin_with(name: str, model: nn.Module) -> None:
+def _initial_model(name: str, model: nn.Module) -> None:
     """Gives a model the weights of another, which are read only now, so that nobody holds on to them."""
-    library.begin_with(model, library.read(name))
+    library.load_initial(model, library.read(name))
 
 
 def training(recipe: Any, report: Report) -> Training:
@@ -230,7 +263,7 @@ def training(recipe: Any, report: Report) -> Training:
     return Training(job(recipe), report)
 
 
-def train(recipe: str, **changes: object) -> Opened:
+def train(recipe: str, **changes: object) -> Pipeline:
     """Trains by a recipe and opens the best model of the run. If it is interrupted, the same call resumes.
 
     Args:
@@ -239,4 +272,4 @@ def train(recipe: str, **changes: object) -> Opened:
     """
     chosen = read(recipe, changes=changes)
     training(chosen, Report(Console(stderr=True))).train()
-    return library.load(chosen.run)
+    return library.load(str(chosen.run))

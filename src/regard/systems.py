@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from regard.codecs.gpt2 import BytePairsConfig, CharactersConfig
+from regard.codecs.gpt2 import ByteBpeConfig, CharactersConfig
 from regard.codecs.interface import CodecConfig
 from regard.codecs.subword import SubwordConfig
 from regard.codecs.wordpiece import WordPieceConfig
@@ -21,12 +21,12 @@ from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from regard.models.rnn_tagger import RnnTaggerConfig
 from regard.models.roformer import RoFormerConfig
-from regard.models.tagger import TaggerConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.completion import CompletionTask
-from regard.tasks.encoding import EmbeddingTask
+from regard.tasks.embedding import EmbeddingTask
 from regard.tasks.pretraining import PretrainingTask
 from regard.tasks.tagging import TaggingTask, WordTaggingTask
 from regard.tasks.translation import TranslationTask
@@ -48,7 +48,8 @@ class System:
     @property
     def name(self) -> str:
         """What recipes, folders and errors call it."""
-        return self.model.kind  # type: ignore[attr-defined]
+        kind: str = self.model.kind  # type: ignore[attr-defined]
+        return kind
 
     def task(self, name: str) -> type[Task]:
         """The task of that name."""
@@ -78,8 +79,8 @@ SYSTEMS = (
     System(ConvSeq2SeqConfig, PAIR, (TranslationTask,)),
     System(BertConfig, {"text": (WordPieceConfig,)}, ENCODER, bert),
     System(RoFormerConfig, {"text": (WordPieceConfig,)}, ENCODER, roformer),
-    System(TaggerConfig, {"text": (WordsConfig,)}, (WordTaggingTask,)),
-    System(Gpt2Config, {"text": (CharactersConfig, BytePairsConfig)}, (CompletionTask,), gpt2),
+    System(RnnTaggerConfig, {"text": (WordsConfig,)}, (WordTaggingTask,)),
+    System(Gpt2Config, {"text": (CharactersConfig, ByteBpeConfig)}, (CompletionTask,), gpt2),
 )
 
 

@@ -10,7 +10,7 @@ from regard.blocks.loss import linear_cross_entropy
 
 
 @given(st.integers(1, 40), st.integers(2, 9), seeds, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([1, 7, 512]))
-def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, seed, smoothing, rows) -> None:
+def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, seed, label_smoothing, rows) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(tokens, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(vocabulary, 6, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -18,8 +18,8 @@ def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, 
     target = torch.randint(0, vocabulary, (tokens,), generator=generator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loss, "ROWS", rows)
-        smooth, plain = linear_cross_entropy(x, weight, bias, target, smoothing)
-    expected = F.cross_entropy(x @ weight.T + bias, target, reduction="sum", label_smoothing=smoothing)
+        smooth, plain = linear_cross_entropy(x, weight, bias, target, label_smoothing)
+    expected = F.cross_entropy(x @ weight.T + bias, target, reduction="sum", label_smoothing=label_smoothing)
     assert_same(smooth, expected)
     assert_same(plain, F.cross_entropy(x @ weight.T + bias, target, reduction="sum"))
     assert not plain.requires_grad

@@ -8,7 +8,7 @@ from helpers import randomise
 from regard import library
 from regard.codecs.words import Words
 from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
-from regard.models.tagger import TaggerConfig
+from regard.models.rnn_tagger import RnnTaggerConfig
 from texts import TEXTS, TOKENIZER, bert
 
 HEADS = {
@@ -26,7 +26,7 @@ def models(tmp_path_factory) -> Path:
     for name, head in HEADS.items():
         model = bert(head).float()
         library.save(folder / name, model.config, library.tensors(model), {"text": TOKENIZER}, "")
-    words = Words.learn([text.split() for text in TEXTS], least=1)
-    tagger = randomise(TaggerConfig(sizes=words.sizes()["sizes"], labels=("NOUN", "VERB"), width=8).build()).float()
-    library.save(folder / "tagger", tagger.config, library.tensors(tagger), {"text": words}, "")
+    words = Words.learn([text.split() for text in TEXTS], min_count=1)
+    tagger = randomise(RnnTaggerConfig(sizes=words.sizes()["sizes"], labels=("NOUN", "VERB"), width=8).build()).float()
+    library.save(folder / "rnn_tagger", tagger.config, library.tensors(tagger), {"text": words}, "")
     return folder

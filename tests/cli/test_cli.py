@@ -122,6 +122,10 @@ def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
             "model.widht = 3: no such key; did you mean model.width?",
         ),
         (["describe", "translate/transformer", "model.width"], "cannot read the override 'model.width'"),
+        (
+            ["recipes", "--keys", "bert/tag"],
+            "--keys and --schema are about all recipes; give one of them, without a name",
+        ),
         (["recipes", "-o", "x.toml"], "which recipe is to be copied to x.toml?"),
         (["recipes", "translate/transformer", "-o", "no/such/folder.toml"], "No such file or directory"),
         (["recipes", "translate/transformer", "--json"], "--json goes with the list of all recipes"),

@@ -28,25 +28,29 @@ def test_a_text_goes_on(model: Path) -> None:
     arguments = ("--model", model, "--tokens", 20, "--temperature", 0.5, "--top-k", 5)
     assert run(*arguments, "ROMEO:") == expected + "\n"
     assert run(*arguments, stdin="ROMEO:\n") == expected + "\n"
-    assert run(*arguments, "--tries", 1, "ROMEO:") == expected + "\n"
+    assert run(*arguments, "--samples", 1, "ROMEO:") == expected + "\n"
 
 
 def test_tries_are_told_apart_by_their_seeds(model: Path) -> None:
-    found = regard.load(str(model)).complete("ROMEO:", tries=3, tokens=9, seed=5, min_p=0.01, repetition=1.2)
-    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--min-p", 0.01, "--repetition", 1.2)
-    shown = run(*shared, "--tries", 3, "--seed", 5)
+    found = regard.load(str(model)).complete("ROMEO:", samples=3, tokens=9, seed=5, min_p=0.01, repetition_penalty=1.2)
+    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--min-p", 0.01, "--repetition-penalty", 1.2)
+    shown = run(*shared, "--samples", 3, "--seed", 5)
     assert shown == "".join(f"--- seed {5 + i}\n{completion.text}\n" for i, completion in enumerate(found))
     assert run(*shared, "--seed", 6) == found[1].text + "\n"
 
 
 def test_json_has_the_probability_of_each_token(model: Path) -> None:
     shared = ("--model", model, "ROMEO:", "--tokens", 9, "--json")
-    lines = [json.loads(line) for line in run(*shared, "--tries", 2, "--top-p", 0.9).splitlines()]
+    lines = [json.loads(line) for line in run(*shared, "--samples", 2, "--top-p", 0.9).splitlines()]
     for line, completion in zip(
-        lines, regard.load(str(model)).complete("ROMEO:", tries=2, tokens=9, top_p=0.9), strict=True
+        lines, regard.load(str(model)).complete("ROMEO:", samples=2, tokens=9, top_p=0.9), strict=True
     ):
         assert line["prompt"] == "ROMEO:"
-        assert (line["text"], line["seed"], line["why"]) == (completion.text, completion.seed, completion.why)
+        assert (line["text"], line["seed"], line["finish_reason"]) == (
+            completion.text,
+            completion.seed,
+            completion.finish_reason,
+        )
         assert [token["token"] for token in line["tokens"]] == list(completion.tokens)
         assert [token["piece"] for token in line["tokens"]] == list(completion.pieces)
         assert [token["log_probability"] for token in line["tokens"]] == pytest.approx(
@@ -61,9 +65,9 @@ def test_json_has_the_probability_of_each_token(model: Path) -> None:
 def test_a_line_break_is_written_as_in_programs(model: Path) -> None:
     shared = ("--model", model, "ROMEO:", "--tokens", 40, "--temperature", 3, "--json")
     for stop, meant in ((r"\n", "\n"), ("\n", "\n"), ("e", "e")):
-        texts = [json.loads(line) for line in run(*shared, "--tries", 20, "--stop", stop).splitlines()]
+        texts = [json.loads(line) for line in run(*shared, "--samples", 20, "--stop", stop).splitlines()]
         assert not any(meant in text["text"] for text in texts)
-        assert any(text["why"] == "stop" for text in texts)
+        assert any(text["finish_reason"] == "stop" for text in texts)
 
 
 def test_a_text_that_is_too_long_is_an_error_or_slides(model: Path) -> None:
@@ -101,6 +105,6 @@ def test_other_models_do_not_go_on_with_texts() -> None:
 def test_what_it_looks_at_is_shown(model: Path) -> None:
     result = CliRunner().invoke(app, ["look", "--model", str(model), "ROMEO: soft", "--tokens"])
     assert result.exit_code == 0, result.output
-    reading = regard.load(str(model)).reading("ROMEO: soft")
-    assert "soft" in "".join(reading.streams["text"].pieces)
+    trace = regard.load(str(model)).trace("ROMEO: soft")
+    assert "soft" in "".join(trace.streams["text"].pieces)
     assert len(result.stdout.splitlines()) > 3

@@ -46,7 +46,7 @@ def test_a_tab_in_a_line_parts_two_texts(models: Path) -> None:
     assert together == apart
 
 
-@pytest.mark.parametrize("name", ["pos", "tagger"])
+@pytest.mark.parametrize("name", ["pos", "rnn_tagger"])
 def test_words_are_tagged(models: Path, name) -> None:
     expected = regard.load(str(models / name)).tag([["The", "brown", "dog", "ran"]])[0]
     assert run("tag", "--model", models / name, "The brown dog ran") == " ".join(expected) + "\n"
@@ -88,10 +88,10 @@ def test_a_text_that_is_too_long_is_told_of(models: Path) -> None:
         ),
         (["tag", "-m", "sst2", "x"], "sst2 is a model for classification, not for `regard tag`; try `regard classify`"),
         (["translate", "-m", "sst2", "x"], "not for `regard translate`; try `regard classify`"),
-        (["embed", "-m", "tagger"], "tagger is a model for word_tagging, not for `regard embed`; try `regard tag`"),
+        (["embed", "-m", "rnn_tagger"], "tagger is a model for word_tagging, not for `regard embed`; try `regard tag`"),
         (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
-        (["explore", "-m", "tagger"], "not for `regard explore`; try `regard tag`"),
-        (["look", "-m", "tagger", "x"], "not for `regard look`; try `regard tag`"),
+        (["explore", "-m", "rnn_tagger"], "not for `regard explore`; try `regard tag`"),
+        (["look", "-m", "rnn_tagger", "x"], "not for `regard look`; try `regard tag`"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
         (["embed", "-m", "plain", "--layers", "7"], "layers go from 0 to 2"),
@@ -115,7 +115,7 @@ def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
             (tmp_path / folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
     (tmp_path / "SST-2" / "test.tsv").write_text(f"index\tsentence\n0\tgood food\n1\t{'bad food ' * 99}\n")
     asked = ["glue", models / "plain", "--data", tmp_path, "--runs", tmp_path / "runs", "--seeds", 2]
-    asked += ["train.epochs=2", "data.longest=20"]
+    asked += ["train.epochs=2", "data.max_length=20"]
     found = json.loads(run(*asked, "--tasks", "rte,sst2", "--json"))
     assert found["rte"]["accuracy"]["seeds"] == 2
     # finished runs are not repeated

@@ -28,7 +28,7 @@ def model(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--align"], ["--penalty", 0.6]])
+@pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--align"], ["--length-penalty", 0.6]])
 def test_the_bundled_model_translates_alike_with_both_engines(flags) -> None:
     one, other = (run("translate", *flags, "--engine", engine, *SENTENCES) for engine in ("torch", "ct2"))
     assert one == other
@@ -57,9 +57,10 @@ def test_json_has_the_same_keys_and_scores_that_are_near() -> None:
 
 def test_the_engines_own_scores_are_those_that_are_put_together_from_tokens() -> None:
     fast = library.load_fast("en-es")
-    for penalty in (0.0, 1.0, 2.0):
+    for length_penalty in (0.0, 1.0, 2.0):
         found = [
-            fast.translate(SENTENCES[:2], beam=4, n_best=3, penalty=penalty, scores=scores) for scores in (True, False)
+            fast.translate(SENTENCES[:2], beam=4, n_best=3, length_penalty=length_penalty, scores=scores)
+            for scores in (True, False)
         ]
         for told, quick in zip(*found, strict=True):
             assert [each.tokens for each in told] == [each.tokens for each in quick]

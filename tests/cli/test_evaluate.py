@@ -32,7 +32,7 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
     assert json.loads(run("evaluate", models / "sst2", "--data", tmp_path / "own.csv", "--json"))["texts"] == 2
     words = [f"{i}\t{word}\t_\tNOUN" + "\t_" * 6 for i, word in enumerate(TEXTS[0].split(), start=1)]
     (tmp_path / "dev.conllu").write_text("\n".join(words) + "\n\n")
-    for name in ("pos", "tagger"):
+    for name in ("pos", "rnn_tagger"):
         out = tmp_path / "said"
         found = json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json", "-o", out))
         tags = out.read_text().split()
@@ -62,9 +62,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def test_the_settings_of_a_translator_are_its_own(files: dict[str, Path], tmp_path: Path) -> None:
     options = [part for role, path in files.items() for part in (f"--{role}", path)]
-    for settings, beam, lowercase in (([], 4, False), (["beam=1", "penalty=0.5", "lowercase=true"], 1, True)):
+    for settings, beam, lowercase in (([], 4, False), (["beam=1", "length_penalty=0.5", "lowercase=true"], 1, True)):
         translator = regard.load("en-es")
-        found = translator.translate(SOURCES, beam=beam, penalty=0.5 if lowercase else 1.0)
+        found = translator.translate(SOURCES, beam=beam, length_penalty=0.5 if lowercase else 1.0)
         best = [translations[0].text for translations in found]
         expected = bleu.score(best, REFERENCES, lowercase=lowercase)
         out = tmp_path / "out"
@@ -85,11 +85,11 @@ class Echo(EvaluatesTranslations):
 
 def test_a_test_set_is_searched_as_the_settings_say(files: dict[str, Path]) -> None:
     echo = Echo()
-    found = echo.evaluate(files, echo.evaluated_with.parse(["beam=3", "penalty=0.25"]))
-    assert echo.how == {"beam": 3, "penalty": 0.25, "scores": False}
+    found = echo.evaluate(files, echo.evaluated_with.parse(["beam=3", "length_penalty=0.25"]))
+    assert echo.how == {"beam": 3, "length_penalty": 0.25, "scores": False}
     assert found.predictions == SOURCES
     echo.evaluate(files, TranslationSettings())
-    assert echo.how == {"beam": 4, "penalty": 1.0, "scores": False}
+    assert echo.how == {"beam": 4, "length_penalty": 1.0, "scores": False}
 
 
 def test_a_language_model_has_nothing_to_write_but_its_scores(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_a_language_model_has_nothing_to_write_but_its_scores(tmp_path: Path) ->
         ),
         (["en-es", "baem=1"], "baem = 1: no such key; did you mean beam\\?"),
         (["en-es", "beam=0"], "beam = 0: must be at least 1"),
-        (["en-es", "penalty=-1"], "penalty = -1: must be at least 0"),
-        (["tagger", "task=sst2", "--data", "file"], 'task = "sst2": no such key; known keys here are column'),
+        (["en-es", "length_penalty=-1"], "length_penalty = -1: must be at least 0"),
+        (["rnn_tagger", "task=sst2", "--data", "file"], 'task = "sst2": no such key; known keys here are column'),
         (["pos", "column=upso"], "expected one of 'upos', 'xpos'; did you mean 'upos'\\?"),
         (["sst2", "beam"], "cannot read the override 'beam'"),
         (["sst2", "-o", "nowhere/x"], "nowhere: no such folder"),
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_table_is_told_beside_the_scores(tmp_path: Path) ->
 
 
 def test_models_serve_the_verbs_that_their_tasks_name(models: Path) -> None:
-    names = ["en-es", *(str(models / name) for name in ("plain", "guesser", "sst2", "stsb", "pos", "tagger"))]
+    names = ["en-es", *(str(models / name) for name in ("plain", "guesser", "sst2", "stsb", "pos", "rnn_tagger"))]
     for name in names:
         contents, opened = library.read(name), regard.load(name)
         verbs = contents.system.task(contents.task).verbs
@@ -164,9 +164,9 @@ def test_models_serve_the_verbs_that_their_tasks_name(models: Path) -> None:
 def test_a_model_is_evaluated_from_python_as_on_the_command_line(models: Path, tmp_path: Path) -> None:
     words = [f"{i}\t{word}\t_\tVERB" + "\t_" * 6 for i, word in enumerate(TEXTS[0].split(), start=1)]
     (tmp_path / "dev.conllu").write_text("\n".join(words) + "\n\n")
-    found = regard.load(str(models / "tagger")).evaluate({"data": tmp_path / "dev.conllu"}, TaggingSettings())
-    printed = run("evaluate", models / "tagger", "--data", tmp_path / "dev.conllu")
+    found = regard.load(str(models / "rnn_tagger")).evaluate({"data": tmp_path / "dev.conllu"}, TaggingSettings())
+    printed = run("evaluate", models / "rnn_tagger", "--data", tmp_path / "dev.conllu")
     assert printed == "".join(f"{line}\n" for line in found.lines)
     assert json.loads(json.dumps(found.scores)) == json.loads(
-        run("evaluate", models / "tagger", "--data", tmp_path / "dev.conllu", "--json")
+        run("evaluate", models / "rnn_tagger", "--data", tmp_path / "dev.conllu", "--json")
     )

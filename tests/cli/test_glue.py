@@ -54,7 +54,7 @@ def folder(tmp_path_factory) -> Path:
     for name in ("train", "dev"):
         written(folder / f"STS-B/{name}.tsv", f"{columns}|score", *scored)
     written(folder / "STS-B/test.tsv", columns, *lines[::-1])
-    changes = ["train.epochs=100", "train.learning_rate=0.02", "train.warmup=1", "data.longest=20"]
+    changes = ["train.epochs=100", "train.learning_rate=0.02", "train.warmup=1", "data.max_length=20"]
     files = ["--data", folder, "--runs", folder / "runs", "--submission", folder / "out"]
     found = run("glue", folder / "plain", *changes, *files, "--tasks", "mnli,stsb", "--json")
     (folder / "glue.json").write_text(found)
@@ -64,9 +64,9 @@ def folder(tmp_path_factory) -> Path:
 def answers(folder: Path, name: str) -> list[str]:
     header, *lines = (folder / "out" / f"{name}.tsv").read_text().splitlines()
     assert header == "index\tprediction"
-    numbers, said = zip(*(line.split("\t") for line in lines), strict=True)
+    numbers, target = zip(*(line.split("\t") for line in lines), strict=True)
     assert numbers == tuple(map(str, range(len(lines))))
-    return list(said)
+    return list(target)
 
 
 def test_the_model_of_mnli_answers_both_its_test_sets_and_the_diagnostic_one(folder: Path) -> None:
@@ -74,17 +74,17 @@ def test_the_model_of_mnli_answers_both_its_test_sets_and_the_diagnostic_one(fol
     model = regard.load(str(folder / "runs/mnli-1"))
     for name, lines in TESTS.items():
         _, first, second = zip(*(line.split("|") for line in lines), strict=True)
-        said = answers(folder, name)
-        assert said == [verdict.label for verdict in model.classify(first, second)]
-        assert len(set(said)) > 1  # or their order could not be seen
+        target = answers(folder, name)
+        assert target == [verdict.label for verdict in model.classify(first, second)]
+        assert len(set(target)) > 1  # or their order could not be seen
 
 
 def test_similarities_are_submitted_as_numbers_on_the_scale(folder: Path) -> None:
     one, other, _ = zip(*SIMILAR[::-1], strict=True)
-    verdicts = regard.load(str(folder / "runs/stsb-1")).classify(one, other)
-    said = answers(folder, "STS-B")
-    assert said == [f"{min(max(verdict.value, 0), 5):.3f}" for verdict in verdicts]
-    assert len(set(said)) == 3
+    predictions = regard.load(str(folder / "runs/stsb-1")).classify(one, other)
+    target = answers(folder, "STS-B")
+    assert target == [f"{min(max(verdict.value, 0), 5):.3f}" for verdict in predictions]
+    assert len(set(target)) == 3
 
 
 def test_evaluate_finds_what_the_table_says(folder: Path) -> None:
@@ -106,16 +106,21 @@ def test_evaluate_finds_what_the_table_says(folder: Path) -> None:
 def test_a_model_that_says_numbers_is_evaluated(folder: Path, tmp_path: Path) -> None:
     model = folder / "runs/stsb-1"
     gold = [1.0, 0.5, 4.5, 2.0, 3.0]
-    said = [verdict.value for verdict in regard.load(str(model)).classify(TEXTS, ["food"] * 5)]
+    target = [verdict.value for verdict in regard.load(str(model)).classify(TEXTS, ["food"] * 5)]
     rows = [f"{text}|food|{number}" for text, number in zip(TEXTS, gold, strict=True)]
-    ranks = [np.argsort(np.argsort(values)) for values in (said, gold)]
-    expected = {"pearson": np.corrcoef(said, gold)[0, 1], "spearman": np.corrcoef(*ranks)[0, 1], "texts": 5, "cut": 0}
+    ranks = [np.argsort(np.argsort(values)) for values in (target, gold)]
+    expected = {
+        "pearson": np.corrcoef(target, gold)[0, 1],
+        "spearman": np.corrcoef(*ranks)[0, 1],
+        "texts": 5,
+        "truncated": 0,
+    }
     data = written(tmp_path / "dev.tsv", "sentence1|sentence2|score", *rows)
     columns = ["texts=sentence1,sentence2", "label=score"]
     for question in (["task=stsb"], columns):
         found = json.loads(run("evaluate", model, *question, "--data", data, "--json", "-o", tmp_path / "said"))
         assert found == pytest.approx(expected)
-        assert [float(line) for line in (tmp_path / "said").read_text().splitlines()] == pytest.approx(said)
+        assert [float(line) for line in (tmp_path / "said").read_text().splitlines()] == pytest.approx(target)
         told = run("evaluate", model, *question, "--data", data)
         assert told.splitlines()[0].split() == ["pearson", f"{100 * expected['pearson']:.1f}"]
     with pytest.raises(ValueError, match="the model says a number; the task asks for not_entailment, entailment"):

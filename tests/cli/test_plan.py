@@ -53,7 +53,7 @@ def test_a_plan_in_words(tmp_path: Path, monkeypatch) -> None:
 def test_the_doctor_looks_at_everything() -> None:
     found = json.loads(run("doctor", "--json"))
     expected = {"python", "torch", "graphics", "threads", "memory", "products", "bandwidth", "chromium", "cache"}
-    assert found.keys() >= expected | {"eval", "plot", "serve", "hf", "export"}
+    assert found.keys() >= expected | {"plot", "serve", "export", "parquet"}
     assert all({"text", "remedy"} <= finding.keys() for finding in found.values())
     assert found["threads"]["chosen"] >= 1
     assert found["products"]["flops"]["1"] > 1e6

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from regard.codecs import bpe
-from regard.codecs.gpt2 import LETTERS, BytePairs
+from regard.codecs.gpt2 import LETTERS, ByteBpe
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]))
 # few characters, so that pairs are frequent, equally frequent, and overlap themselves
@@ -19,10 +19,10 @@ TEXTS = [
     "  el niño…\n\n come 日本",
 ]
 PAIRS = bpe.learn(60, [text.encode() for text in TEXTS])
-BYTE_PAIRS = BytePairs.train(256 + 60 + 1, TEXTS)
+BYTE_PAIRS = ByteBpe.train(256 + 60 + 1, TEXTS)
 
 
-def pairs_of(tokenizer: BytePairs) -> list[bpe.Pair]:
+def pairs_of(tokenizer: ByteBpe) -> list[bpe.Pair]:
     model = json.loads(tokenizer.to_json())["model"]
     return [(model["vocab"][left], model["vocab"][right]) for left, right in model["merges"]]
 
@@ -43,7 +43,7 @@ def test_it_is_short_enough_to_be_read() -> None:
 @example(["ab ba ab ba"], 3)
 @example(TEXTS, 60)
 def test_it_learns_what_the_fast_one_learns(texts, most) -> None:
-    fast = BytePairs.train(256 + most + 1, texts)
+    fast = ByteBpe.train(256 + most + 1, texts)
     pairs = bpe.learn(most, [text.encode() for text in texts])
     assert pairs == pairs_of(fast)
     assert fast.vocab_size == 256 + len(pairs) + 1
@@ -75,10 +75,10 @@ def test_what_is_not_utf_8_counts_as_signs() -> None:
 
 
 def test_all_of_unicode_is_cut_where_the_fast_one_cuts() -> None:
-    cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    truncated = pre_tokenizers.ByteLevel(add_prefix_space=False)
     # but for planes in which there are no characters
     everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE0200))))
-    words = [bytes(map(LETTERS.__getitem__, word)) for word, _ in cut.pre_tokenize_str(everything)]
+    words = [bytes(map(LETTERS.__getitem__, word)) for word, _ in truncated.pre_tokenize_str(everything)]
     assert bpe.split(everything.encode()) == words
 
 

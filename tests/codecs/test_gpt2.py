@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from regard.codecs.gpt2 import END, LETTERS, BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import END, LETTERS, ByteBpe, CharacterTokenizer, LosslessTokenizer
 
 TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 3
-BYTE_PAIRS = BytePairs.train(290, TEXTS)
-CHARACTERS = Characters.learn(["ab 1é\n\t", "\u00a0“漢.😀"])
+BYTE_PAIRS = ByteBpe.train(290, TEXTS)
+CHARACTERS = CharacterTokenizer.learn(["ab 1é\n\t", "\u00a0“漢.😀"])
 KNOWN = st.text("ab 1é\n\t\u00a0“漢.😀")
 EACH = pytest.mark.parametrize("tokenizer", [BYTE_PAIRS, CHARACTERS], ids=["byte pairs", "characters"])
-TRAIN = "import sys; from regard.codecs.gpt2 import BytePairs; print(BytePairs.train(290, sys.argv[1:]).to_json())"
+TRAIN = "import sys; from regard.codecs.gpt2 import ByteBpe; print(ByteBpe.train(290, sys.argv[1:]).to_json())"
 
 ENCODER = {letter: number for number, letter in enumerate(LETTERS)} | {"th": 256, "the": 257, "Ġthe": 258, END: 259}
 PAIRS = ["t h", "th e", "Ġ the"]
@@ -122,20 +122,20 @@ def test_the_end_of_a_document_is_the_last_token_and_is_not_written() -> None:
 
 def test_a_text_of_characters_begins_after_a_line_break_if_there_are_any() -> None:
     assert (CHARACTERS.end, CHARACTERS.pieces([CHARACTERS.begin])) == (None, ["\n"])
-    assert Characters.learn(["ba"]).begin == 0
+    assert CharacterTokenizer.learn(["ba"]).begin == 0
 
 
 def test_byte_pairs_without_an_end_begin_after_a_line_break(files) -> None:
-    tokenizer = BytePairs.from_files(*files({token: number for token, number in ENCODER.items() if token != END}))
+    tokenizer = ByteBpe.from_files(*files({token: number for token, number in ENCODER.items() if token != END}))
     assert (tokenizer.end, tokenizer.pieces([tokenizer.begin])) == (None, ["\n"])
 
 
 def test_training_finds_frequent_words_and_no_more_tokens_than_asked() -> None:
     assert BYTE_PAIRS.vocab_size == 290
     assert {" bread", "the", " child", "n"} <= set(BYTE_PAIRS.pieces(range(290)))
-    assert BytePairs.train(257, TEXTS).vocab_size == 257
-    assert BytePairs.train(5000, ["the the"]).vocab_size == 256 + 3 + 1  # th, the, " the": no more pairs are there
-    assert BytePairs.train(5000, []).vocab_size == 257
+    assert ByteBpe.train(257, TEXTS).vocab_size == 257
+    assert ByteBpe.train(5000, ["the the"]).vocab_size == 256 + 3 + 1  # th, the, " the": no more pairs are there
+    assert ByteBpe.train(5000, []).vocab_size == 257
 
 
 def test_training_gives_the_same_in_every_process() -> None:
@@ -145,7 +145,7 @@ def test_training_gives_the_same_in_every_process() -> None:
 
 
 def test_characters_are_in_the_order_of_unicode() -> None:
-    tokenizer = Characters.learn(iter(["ba😀", "", "é\nab"]))
+    tokenizer = CharacterTokenizer.learn(iter(["ba😀", "", "é\nab"]))
     assert tokenizer.pieces(range(tokenizer.vocab_size)) == ["\n", "a", "b", "é", "😀"]
 
 
@@ -154,7 +154,7 @@ def test_characters_are_in_the_order_of_unicode() -> None:
 def test_a_saved_tokenizer_is_the_same(tokenizer, by_name, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
-    loaded = type(tokenizer).load(path) if by_name else TextTokenizer.load(path)
+    loaded = type(tokenizer).load(path) if by_name else LosslessTokenizer.load(path)
     assert type(loaded) is type(tokenizer)
     assert loaded.to_json() == tokenizer.to_json() == path.read_text("utf-8")
     assert (loaded.begin, loaded.end, loaded.vocab_size) == (tokenizer.begin, tokenizer.end, tokenizer.vocab_size)
@@ -167,7 +167,7 @@ def test_a_tokenizer_can_be_given_to_another_process(tokenizer) -> None:
 
 
 def test_files_of_gpt_2_are_read(files) -> None:
-    tokenizer = BytePairs.from_files(*files())
+    tokenizer = ByteBpe.from_files(*files())
     assert tokenizer.encode(["the the then", f"th{END}"])[0] == [257, 258, 258, ENCODER["n"]]
     assert tokenizer.encode(["th" + END])[0][0] == 256
     assert (tokenizer.vocab_size, tokenizer.end) == (260, 259)
@@ -175,14 +175,14 @@ def test_files_of_gpt_2_are_read(files) -> None:
 
 
 def test_a_list_of_pairs_may_begin_with_a_pair_even_of_signs_that_look_like_a_version(files) -> None:
-    tokenizer = BytePairs.from_files(*files({**ENCODER, "##": 260}, version="# #"))
+    tokenizer = ByteBpe.from_files(*files({**ENCODER, "##": 260}, version="# #"))
     assert tokenizer.encode(["the##"]) == [[257, 260]]
 
 
 def test_files_with_the_line_ends_of_windows_are_read(files) -> None:
     encoder_json, vocab_bpe = files()
     vocab_bpe.write_bytes(vocab_bpe.read_bytes().replace(b"\n", b"\r\n"))
-    assert BytePairs.from_files(encoder_json, vocab_bpe).encode(["the"]) == [[257]]
+    assert ByteBpe.from_files(encoder_json, vocab_bpe).encode(["the"]) == [[257]]
 
 
 def without(token: str) -> dict[str, int]:
@@ -208,7 +208,7 @@ def without(token: str) -> dict[str, int]:
 )
 def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
     with pytest.raises(ValueError, match=message):
-        BytePairs.from_files(*files(encoder))
+        ByteBpe.from_files(*files(encoder))
 
 
 @pytest.mark.parametrize(
@@ -224,23 +224,23 @@ def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
 )
 def test_a_bad_list_of_pairs_is_named(files, pairs, message) -> None:
     with pytest.raises(ValueError, match=message):
-        BytePairs.from_files(*files(pairs=pairs))
+        ByteBpe.from_files(*files(pairs=pairs))
 
 
 def test_damaged_files_are_named(files) -> None:
     encoder_json, vocab_bpe = files()
     vocab_bpe.write_bytes(b"#version: 0.2\nt \xff\n")
     with pytest.raises(ValueError, match=r"vocab\.bpe, line 2: not UTF-8 \(bytes ff\)"):
-        BytePairs.from_files(encoder_json, vocab_bpe)
+        ByteBpe.from_files(encoder_json, vocab_bpe)
     for damaged in (b'{"a": 0', b'{"\xff": 0}'):
         encoder_json.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"encoder\.json: damaged, it is not JSON"):
-            BytePairs.from_files(encoder_json, vocab_bpe)
+            ByteBpe.from_files(encoder_json, vocab_bpe)
 
 
 def test_a_vocabulary_that_is_too_small_is_an_error_that_says_the_least() -> None:
     with pytest.raises(ValueError, match=r"a vocabulary of 256 cannot hold all bytes and <\|endoftext\|>; choose 257"):
-        BytePairs.train(256, TEXTS)
+        ByteBpe.train(256, TEXTS)
 
 
 def test_half_a_character_is_an_error_that_says_where() -> None:
@@ -257,7 +257,7 @@ def test_unknown_characters_are_named() -> None:
 
 def test_there_must_be_characters_to_learn() -> None:
     with pytest.raises(ValueError, match="there are no characters to learn; the text is empty"):
-        Characters.learn(["", ""])
+        CharacterTokenizer.learn(["", ""])
 
 
 def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> Non
     other.post_processor = processors.TemplateProcessing(f"{END} $A", special_tokens=[(END, BYTE_PAIRS.end)])
     other.decoder = None
     other.save(str(tmp_path / "tokenizer.json"))
-    loaded = TextTokenizer.load(tmp_path / "tokenizer.json")
+    loaded = LosslessTokenizer.load(tmp_path / "tokenizer.json")
     texts = [f"the child eats {END} niños", "a"]
     assert loaded.encode(texts) == BYTE_PAIRS.encode(texts)
     assert loaded.decode(loaded.encode(texts)) == texts
@@ -279,7 +279,7 @@ def test_tokens_that_others_have_added_are_what_they_say() -> None:
     engine = Tokenizer.from_str(BYTE_PAIRS.to_json())
     engine.add_special_tokens(["<|pad|>"])
     engine.add_tokens(["é!"])
-    tokenizer = BytePairs(engine)
+    tokenizer = ByteBpe(engine)
     assert tokenizer.vocab_size == 292
     assert tokenizer.pieces([290, 291]) == ["<|pad|>", "é!"]
     assert tokenizer.decode([[290, 291]]) == ["é!"]
@@ -288,7 +288,7 @@ def test_tokens_that_others_have_added_are_what_they_say() -> None:
 
 
 def test_a_name_that_is_not_of_bytes_is_text(files) -> None:
-    tokenizer = BytePairs.from_files(*files({**ENCODER, "日é": 260}))
+    tokenizer = ByteBpe.from_files(*files({**ENCODER, "日é": 260}))
     assert tokenizer.decode([[260]]) == ["日é"]
 
 
@@ -298,19 +298,19 @@ def test_tokenizers_of_another_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"tokenizer\.json: not a tokenizer of GPT-2 \(.* model is WordLevel; expected"
     ):
-        BytePairs.load(path)
+        ByteBpe.load(path)
     BYTE_PAIRS.save(path)
     with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of characters \(.*model is BPE; expected"):
-        Characters.load(path)
+        CharacterTokenizer.load(path)
     path.write_text(Tokenizer(models.Unigram()).to_str())
     with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts \(.*model is Unigram; expected"):
-        TextTokenizer.load(path)
+        LosslessTokenizer.load(path)
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts"):
-        TextTokenizer.load(path)
+        LosslessTokenizer.load(path)
     path.write_text(Tokenizer(models.WordLevel({"a": 0, "the": 1})).to_str())
     with pytest.raises(ValueError, match="the vocabulary has 'the', which is not one character"):
-        TextTokenizer.load(path)
+        LosslessTokenizer.load(path)
 
 
 def changed(name: str, value: Any) -> Tokenizer:
@@ -331,22 +331,22 @@ def changed(name: str, value: Any) -> Tokenizer:
 )
 def test_a_tokenizer_that_cuts_otherwise_is_refused(engine) -> None:
     with pytest.raises(ValueError, match=r"GPT-2's are None and ByteLevel\(add_prefix_space=False"):
-        BytePairs(engine)
+        ByteBpe(engine)
 
 
 def test_a_tokenizer_without_all_bytes_or_numbers_is_refused() -> None:
     engine = changed("model", models.BPE({"a": 0}, []))
     with pytest.raises(ValueError, match="255 of the 256 bytes are no tokens, the first of them 0x00"):
-        BytePairs(engine)
+        ByteBpe(engine)
     with pytest.raises(ValueError, match="no token has the number 1; 2 tokens have 0 to 1"):
-        Characters(Tokenizer(models.WordLevel({"a": 0, "b": 2})))
+        CharacterTokenizer(Tokenizer(models.WordLevel({"a": 0, "b": 2})))
 
 
 def test_files_are_found_by_the_names_of_hugging_face_and_of_the_authors(files, tmp_path: Path) -> None:
     encoder_json, vocab_bpe = files()
-    assert BytePairs.from_folder(tmp_path).encode(["the"]) == [[257]]
+    assert ByteBpe.from_folder(tmp_path).encode(["the"]) == [[257]]
     encoder_json.rename(tmp_path / "vocab.json")
     with pytest.raises(ValueError, match=r"has neither vocab\.json with merges\.txt nor encoder\.json with vocab\.bpe"):
-        BytePairs.from_folder(tmp_path)
+        ByteBpe.from_folder(tmp_path)
     vocab_bpe.rename(tmp_path / "merges.txt")
-    assert BytePairs.from_folder(tmp_path).encode(["the"]) == [[257]]
+    assert ByteBpe.from_folder(tmp_path).encode(["the"]) == [[257]]

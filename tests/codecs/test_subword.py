@@ -5,10 +5,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
 
 TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 5
-TOKENIZERS = {kind: Tokenizer.train(kind, 300, TEXTS) for kind in ("bpe", "unigram")}  # type: ignore[arg-type]
+TOKENIZERS = {kind: SubwordTokenizer.train(kind, 300, TEXTS) for kind in ("bpe", "unigram")}  # type: ignore[arg-type]
 KINDS = pytest.mark.parametrize("kind", TOKENIZERS)
 
 
@@ -22,7 +22,7 @@ def test_decoding_gives_back_any_text(kind, text) -> None:
     tokenizer = TOKENIZERS[kind]
     (tokens,) = tokenizer.encode([text])
     assert tokenizer.decode([tokens]) == [unicodedata.normalize("NFC", text)]
-    assert not {PAD, BEGIN, END} & set(tokens)
+    assert not {PAD_ID, BEGIN, END} & set(tokens)
 
 
 @KINDS
@@ -44,13 +44,13 @@ def test_case_is_kept_and_pieces_make_up_the_text(kind) -> None:
 def test_padding_beginning_and_end_are_not_written(kind) -> None:
     tokenizer = TOKENIZERS[kind]
     (tokens,) = tokenizer.encode(["el niño"])
-    assert tokenizer.decode([[BEGIN, *tokens, END, PAD, PAD]]) == ["el niño"]
+    assert tokenizer.decode([[BEGIN, *tokens, END, PAD_ID, PAD_ID]]) == ["el niño"]
 
 
 @KINDS
 def test_a_saved_tokenizer_is_the_same(kind, tmp_path: Path) -> None:
     TOKENIZERS[kind].save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    loaded = SubwordTokenizer.load(tmp_path / "tokenizer.json")
     text = ["<pad> los niños 😀"]
     assert loaded.encode(text) == TOKENIZERS[kind].encode(text)
     assert loaded.vocab_size == TOKENIZERS[kind].vocab_size <= 300
@@ -58,10 +58,10 @@ def test_a_saved_tokenizer_is_the_same(kind, tmp_path: Path) -> None:
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a vocabulary of 100 cannot hold all bytes; choose 259 or more"):
-        Tokenizer.train("bpe", 100, TEXTS)
+        SubwordTokenizer.train("bpe", 100, TEXTS)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
-        Tokenizer.load(tmp_path / "tokenizer.json")
+        SubwordTokenizer.load(tmp_path / "tokenizer.json")
 
 
 @KINDS

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
 
-from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD_TOKEN, UNKNOWN, WordPiece
 
-SPECIALS = [PAD, UNKNOWN, BEGIN, END, MASK]
+SPECIALS = [PAD_TOKEN, UNKNOWN, BEGIN, END, MASK]
 WORDS = ["the", "play", "plays", "##ing", "##ed", "un", "##s", "cafe", "日", "本", "[", "]", "mask", ".", ",", "a", "i"]
 UNCASED = WordPiece.from_vocabulary([*SPECIALS, *WORDS])
 CASED = WordPiece.from_vocabulary([*SPECIALS, "The", "the", "Café", "cafe"], lowercase=False)
@@ -55,7 +55,7 @@ def test_a_word_of_100_letters_is_cut_and_a_longer_one_is_unknown() -> None:
 
 def test_special_tokens_in_a_text_are_text_unless_they_are_orders() -> None:
     assert pieces("the [MASK].") == ["the", "[", "mask", "]", "."]
-    assert pieces("[CLS] the [MASK]ing[PAD].", orders=True) == [BEGIN, "the", MASK, UNKNOWN, PAD, "."]
+    assert pieces("[CLS] the [MASK]ing[PAD].", orders=True) == [BEGIN, "the", MASK, UNKNOWN, PAD_TOKEN, "."]
     assert pieces("the [mask].", orders=True) == ["the", "[", "mask", "]", "."]
     assert pieces("the [MASK].") == ["the", "[", "mask", "]", "."]  # also after an order
 
@@ -143,7 +143,7 @@ def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> Non
     other = Tokenizer.from_str(UNCASED.to_json())
     other.add_tokens([AddedToken(MASK, special=False)])
     other.enable_truncation(3)
-    other.enable_padding(pad_id=UNCASED.pad, pad_token=PAD, length=12)
+    other.enable_padding(pad_id=UNCASED.pad, pad_token=PAD_TOKEN, length=12)
     other.post_processor = processors.BertProcessing((END, UNCASED.end), (BEGIN, UNCASED.begin))
     other.decoder = None
     other.save(str(tmp_path / "tokenizer.json"))
@@ -157,7 +157,7 @@ def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> Non
 
 def test_bad_vocabularies_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the vocabulary lacks \[CLS\], \[MASK\]; BERT needs \[PAD\], "):
-        WordPiece.from_vocabulary([PAD, UNKNOWN, END, "the"])
+        WordPiece.from_vocabulary([PAD_TOKEN, UNKNOWN, END, "the"])
     with pytest.raises(ValueError, match="line 8 of the vocabulary repeats 'the' of line 6; remove one"):
         WordPiece.from_vocabulary([*SPECIALS, "the", "a", "the"])
     with pytest.raises(ValueError, match="a vocabulary of 20 cannot hold all letters of the texts; choose 38 or more"):

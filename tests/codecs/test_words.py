@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.codecs.words import Words, features, shape
-from regard.models.tagger import PAD, UNKNOWN
+from regard.models.rnn_tagger import PAD_FEATURE, UNKNOWN
 
 SENTENCES = [["The", "cat", "sleeps"], ["the", "dog", "barks"], ["A", "cat", "eats", "12", "mice"], ["Mice", "eats"]]
 WORDS = Words.learn(SENTENCES)
@@ -15,8 +15,8 @@ WORDS = Words.learn(SENTENCES)
 
 def test_words_seen_often_enough_are_kept_in_small_letters() -> None:
     assert WORDS.words == ("cat", "eats", "mice", "the")
-    assert Words.learn(SENTENCES, least=3).words == ()
-    assert len(Words.learn(SENTENCES, least=1).words) == 9
+    assert Words.learn(SENTENCES, min_count=3).words == ()
+    assert len(Words.learn(SENTENCES, min_count=1).words) == 9
 
 
 def test_the_numbers_of_a_word_are_itself_its_ending_and_its_shape() -> None:
@@ -36,13 +36,13 @@ def test_every_word_has_numbers_of_the_vocabularies_and_none_is_padding(sentence
     encoded = WORDS.encode(sentences)
     assert [rows.shape for rows in encoded] == [(len(sentence), 3) for sentence in sentences]
     for rows in encoded:
-        assert (rows > PAD).all()
+        assert (rows > PAD_FEATURE).all()
         assert (rows < WORDS.sizes()["sizes"]).all()
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=5), max_size=4))
 def test_each_number_stands_for_one_thing(sentences) -> None:
-    learnt = Words.learn(sentences, least=1)
+    learnt = Words.learn(sentences, min_count=1)
     (rows,) = learnt.encode([[word for sentence in sentences for word in sentence]])
     assert all(set(column) == set(range(2, size)) for column, size in zip(rows.T, learnt.sizes()["sizes"], strict=True))
 
@@ -72,7 +72,7 @@ def test_shapes(expected, words) -> None:
 
 
 def test_saved_words_are_the_same(tmp_path: Path) -> None:
-    words = Words.learn([["niño", "😀", '"', "\u2028"]], least=1)
+    words = Words.learn([["niño", "😀", '"', "\u2028"]], min_count=1)
     words.save(tmp_path / "words.json")
     assert Words.load(tmp_path / "words.json") == words
     assert json.loads((tmp_path / "words.json").read_text("utf-8"))["kind"] == "words"

@@ -14,6 +14,6 @@ def even(tmp_path_factory) -> tuple[Sentences, Numbers]:
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory) -> tuple[Sentences, Numbers]:
     """Sentences of 1 to 59 tokens."""
-    chance = np.random.default_rng(0)
-    lengths = [chance.integers(1, 60, size).tolist() for size in chance.integers(1, 40, 20)]
+    rng = np.random.default_rng(0)
+    lengths = [rng.integers(1, 60, size).tolist() for size in rng.integers(1, 40, 20)]
     return corpus(tmp_path_factory.mktemp("uneven"), lengths)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
 from regard.data.batches import Batches, Position, count_tokens, pad, padding
 from regard.data.corpus import Corpus, encoded
 from regard.data.parallel import PairBatch, Pairs, pair_batch
@@ -17,7 +17,7 @@ PAIRS = [
     ("a" * n, "b" * max(1, n + d))
     for n, d in zip(CHANCE.integers(1, 30, 500), CHANCE.integers(-3, 4, 500), strict=True)
 ]
-TOKENIZER = Tokenizer.train("bpe", 259, [])
+TOKENIZER = SubwordTokenizer.train("bpe", 259, [])
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ def numbers(batches: Batches, epoch: int) -> list[list[int]]:
 
 def test_sentences_get_their_marks_and_padding() -> None:
     batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
-    assert batch.source_BS.tolist() == [[5, 6, END], [7, END, PAD]]
-    assert batch.target_BT.tolist() == [[BEGIN, 8, PAD, PAD], [BEGIN, 9, 10, 11]]
-    assert batch.next_BT.tolist() == [[8, END, PAD, PAD], [9, 10, 11, END]]
+    assert batch.source_BS.tolist() == [[5, 6, END], [7, END, PAD_ID]]
+    assert batch.target_BT.tolist() == [[BEGIN, 8, PAD_ID, PAD_ID], [BEGIN, 9, 10, 11]]
+    assert batch.next_BT.tolist() == [[8, END, PAD_ID, PAD_ID], [9, 10, 11, END]]
     assert batch.is_padding_BS.tolist() == [[False, False, False], [False, False, True]]
     assert [x.data_ptr() for x in batch.inputs] == [
         x.data_ptr() for x in (batch.source_BS, batch.target_BT, batch.is_padding_BS)
     ]
-    assert pad([], PAD).shape == (0, 0)
+    assert pad([], PAD_ID).shape == (0, 0)
 
 
 def test_where_nothing_is_filled_up_there_is_no_mask() -> None:
@@ -59,7 +59,7 @@ def test_where_nothing_is_filled_up_there_is_no_mask() -> None:
 
 
 def test_masks_are_shared_and_moved_with_their_sentences() -> None:
-    batch = pair_batch([[5, 6], [PAD], [7, 8, 9]], [[8], [9], [10]])
+    batch = pair_batch([[5, 6], [PAD_ID], [7, 8, 9]], [[8], [9], [10]])
     assert batch.is_padding_BS.tolist() == [[False, False, False, True], [False, False, True, True], [False] * 4]
     assert batch.share(1, 2).is_padding_BS.tolist() == [[False, False, True, True]]
     assert batch.share(4, 5).is_padding_BS.tolist() == [[False, False, False, True]]

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regard.codecs.gpt2 import BytePairs, Characters
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer
 from regard.config import parse
 from regard.data import completion
 from regard.data.batches import IGNORED, Batches
-from regard.data.completion import Part, TextConfig, Windows, encoded, pieces, spread
+from regard.data.completion import FileSlice, TextConfig, Windows, encoded, pieces, spread
 
 WORDS = "To be, or not to be: that's the question.\n\nWhether 'tis nobler  in the mind, 2023!\n"
-BYTE_PAIRS = BytePairs.train(300, [WORDS])
+BYTE_PAIRS = ByteBpe.train(300, [WORDS])
 # spaces become tokens together here, so that a cut between them would show
-SPACED = BytePairs.train(300, [f"a{one}{other}{third}b" for one in " \n\t" for other in " \n" for third in " \n"] * 9)
+SPACED = ByteBpe.train(300, [f"a{one}{other}{third}b" for one in " \n\t" for other in " \n" for third in " \n"] * 9)
 
 
 def config(*names: object, **changes: Any) -> TextConfig:
     return parse(TextConfig, {"text": [str(name) for name in names], **changes})
 
 
-def read(parts: list[Part]) -> list[str]:
+def read(parts: list[FileSlice]) -> list[str]:
     return ["".join(part.read()) for part in parts]
 
 
@@ -42,10 +42,10 @@ def test_an_epoch_asks_for_each_token_once_but_for_some_at_either_end(context, m
     batch = epoch.fetch(np.arange(len(epoch.lengths)))
     assert batch.tokens_BT.shape == batch.next_BT.shape == (len(epoch.lengths), context)
     assert (batch.next_BT == batch.tokens_BT + 1).all()  # the token that comes after it
-    asked = batch.next_BT.flatten().tolist()
-    assert asked == list(range(asked[0], asked[-1] + 1))
-    assert 1 <= asked[0] <= context
-    assert count - context <= asked[-1] < count
+    targets = batch.next_BT.flatten().tolist()
+    assert targets == list(range(targets[0], targets[-1] + 1))
+    assert 1 <= targets[0] <= context
+    assert count - context <= targets[-1] < count
 
 
 def test_an_epoch_is_always_the_same_and_another_is_not() -> None:
@@ -83,7 +83,7 @@ def test_windows_to_validate_with_are_few_apart_and_from_all_over(context, more,
 
 
 def test_a_text_shorter_than_a_window_is_an_error() -> None:
-    message = r"the text has 64 tokens, fewer than a window of 64 and .*lower data\.longest"
+    message = r"the text has 64 tokens, fewer than a window of 64 and .*lower data\.max_length"
     with pytest.raises(ValueError, match=message):
         Windows(text_of(64), 64, seed=1)
     with pytest.raises(ValueError, match=message):
@@ -101,9 +101,9 @@ def test_the_last_tenth_of_all_characters_is_kept(tmp_path_factory, texts) -> No
         (folder / f"{number}.txt").write_text(text)
     train, valid = config(folder).parts()
     whole = "".join(texts)
-    cut = int(0.9 * len(whole))
-    assert "".join(read(train)) == whole[:cut]
-    assert "".join(read(valid)) == whole[cut:]
+    truncated = int(0.9 * len(whole))
+    assert "".join(read(train)) == whole[:truncated]
+    assert "".join(read(valid)) == whole[truncated:]
     assert all(read(train) + read(valid))
 
 
@@ -165,7 +165,7 @@ def test_between_files_stands_the_end_of_a_text(tmp_path: Path) -> None:
     tokens = encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache")
     one, other = BYTE_PAIRS.encode(["to be", "or not\n"])
     assert tokens.tolist() == [*one, BYTE_PAIRS.end, *other]
-    characters = Characters.learn([WORDS])
+    characters = CharacterTokenizer.learn([WORDS])
     assert characters.end is None
     (expected,) = characters.encode(["to be\nor not\n"])
     assert encoded(parts, "key", characters, tmp_path / "cache").tolist() == expected
@@ -173,7 +173,7 @@ def test_between_files_stands_the_end_of_a_text(tmp_path: Path) -> None:
 
 def test_tokens_are_made_once_and_again_when_damaged(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(WORDS)
-    parts = [Part(tmp_path / "a.txt", 0, 20)]
+    parts = [FileSlice(tmp_path / "a.txt", 0, 20)]
     first = encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist()
     (tmp_path / "a.txt").write_text("other")
     assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist() == first
@@ -181,5 +181,5 @@ def test_tokens_are_made_once_and_again_when_damaged(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-4])
     (tmp_path / "a.txt").write_text(WORDS)
     assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist() == first
-    other = encoded([Part(tmp_path / "a.txt", 0, 10)], "key", BYTE_PAIRS, tmp_path / "cache").tolist()
+    other = encoded([FileSlice(tmp_path / "a.txt", 0, 10)], "key", BYTE_PAIRS, tmp_path / "cache").tolist()
     assert other != first

@@ -2,16 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.data import corpus as module
-from regard.data.corpus import About, encoded, file_hash
+from regard.data.corpus import CorpusCounts, encoded, file_hash
 
 PAIRS = [(f"the {i}", f"el {i}") for i in range(30)]
-TOKENIZER = Tokenizer.train("bpe", 270, [text for pair in PAIRS for text in pair])
+TOKENIZER = SubwordTokenizer.train("bpe", 270, [text for pair in PAIRS for text in pair])
 
 
-def make(folder: Path, pairs=PAIRS, key="key", longest=100):
-    return encoded(lambda: iter(pairs), key, TOKENIZER, TOKENIZER, longest, folder)
+def make(folder: Path, pairs=PAIRS, key="key", max_length=100):
+    return encoded(lambda: iter(pairs), key, TOKENIZER, TOKENIZER, max_length, folder)
 
 
 def test_every_sentence_comes_back(tmp_path: Path, monkeypatch) -> None:
@@ -27,8 +27,8 @@ def test_every_sentence_comes_back(tmp_path: Path, monkeypatch) -> None:
 def test_empty_and_long_pairs_are_dropped_and_counted(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 2)
     pairs = [("", "x"), ("x", " \t"), ("y " * 50, "x"), ("x", "y " * 50), ("one", "uno")]
-    corpus = make(tmp_path, pairs, longest=20)
-    assert corpus.about == About(kept=1, empty=2, long=2)
+    corpus = make(tmp_path, pairs, max_length=20)
+    assert corpus.about == CorpusCounts(kept=1, empty=2, long=2)
     assert TOKENIZER.decode([corpus.sentence("target", 0).tolist()]) == ["uno"]
 
 
@@ -43,15 +43,15 @@ def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path: Path) -> None
         reads.append(1)
         return iter(PAIRS)
 
-    other = Tokenizer.train("bpe", 265, ["other"])
-    for key, source, longest in (
+    other = SubwordTokenizer.train("bpe", 265, ["other"])
+    for key, source, max_length in (
         ("a", TOKENIZER, 9),
         ("a", TOKENIZER, 9),
         ("b", TOKENIZER, 9),
         ("b", other, 9),
         ("b", other, 8),
     ):
-        encoded(read, key, source, TOKENIZER, longest, tmp_path)
+        encoded(read, key, source, TOKENIZER, max_length, tmp_path)
     assert len(reads) == 4
     assert len(list(tmp_path.iterdir())) == 4
 

@@ -236,9 +236,9 @@ TORN = "id|qid1|qid2|question1|question2|is_duplicate\n1|2|3|How?|In what\nway?|
 
 def test_torn_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     path = written(tmp_path / "train.tsv", TORN)
-    said: list[str] = []
-    assert list(read(TASKS["qqp"], path, warn=said.append)) == [Example("Who?", "Why?", "not_duplicate")]
-    assert said == [f"{path}: 2 lines with too few columns are left out, the first of them line 2"]
+    target: list[str] = []
+    assert list(read(TASKS["qqp"], path, warn=target.append)) == [Example("Who?", "Why?", "not_duplicate")]
+    assert target == [f"{path}: 2 lines with too few columns are left out, the first of them line 2"]
     with pytest.warns(UserWarning, match="2 lines with too few columns"):
         list(read(TASKS["qqp"], path))
 

@@ -15,9 +15,9 @@ EXAMPLES = [Example("good food", None, "yes"), Example("bad weather", None, "no"
 
 
 def test_texts_come_with_the_numbers_of_their_labels() -> None:
-    texts = Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), longest=12)
+    texts = Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), max_length=12)
     assert texts.epoch(3).lengths.shape == (3, 1)
-    assert texts.longest == texts.lengths.max()
+    assert texts.max_length == texts.lengths.max()
     batch = texts.fetch(np.array([2, 0]))
     assert batch.label_B.tolist() == [1, 1]
     assert batch.tokens_BT[0, :3].tolist() == [TOKENIZER.begin, TOKENIZER.end, TOKENIZER.pad]  # the empty text
@@ -26,7 +26,7 @@ def test_texts_come_with_the_numbers_of_their_labels() -> None:
 
 
 def test_numbers_are_taken_as_they_are() -> None:
-    texts = Labelled(TOKENIZER, [Example("good food", "food", "3.5")], (), longest=12)
+    texts = Labelled(TOKENIZER, [Example("good food", "food", "3.5")], (), max_length=12)
     batch = texts.fetch(np.array([0]))
     assert torch.equal(batch.label_B, torch.tensor([3.5]))
     assert batch.share(1, 2).label_B.isnan().all()
@@ -34,8 +34,8 @@ def test_numbers_are_taken_as_they_are() -> None:
 
 def test_what_is_cut_is_counted() -> None:
     assert [len(tokens) for tokens in TOKENIZER.encode([example.text for example in EXAMPLES])] == [2, 2, 0]
-    for longest, cut in ((4, 0), (3, 2)):
-        assert Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), longest).cut == cut
+    for max_length, truncated in ((4, 0), (3, 2)):
+        assert Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), max_length).truncated == truncated
 
 
 def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
@@ -50,7 +50,7 @@ def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
 
 def test_a_table_needs_texts() -> None:
     with pytest.raises(ValueError, match="no texts with labels"):
-        Labelled(TOKENIZER, [], ("yes",), longest=12)
+        Labelled(TOKENIZER, [], ("yes",), max_length=12)
 
 
 def test_a_table_of_ones_own(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pretraining import PAD, Numbers, corpus, fetched, probable, texts
+from pretraining import PAD_ID, Numbers, corpus, fetched, probable, texts
 from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import IGNORED, Batches
 from regard.data.documents import documents
@@ -17,7 +17,7 @@ def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None
     sentences, tokenizer = even
     ends = set((sentences.begins[sentences.documents] + 5).tolist())
     follow = []
-    for batch in fetched(PretrainingExamples(sentences, tokenizer, longest=23, short=0).epoch(0)):
+    for batch in fetched(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
         one, other = texts(batch)
         follow.append(follows := not batch.follows_B)
         # sentences of 2 tokens fill the 20 exactly, so nothing is cut off
@@ -33,21 +33,23 @@ def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None
 @pytest.mark.parametrize("length", [2, 30])
 def test_it_is_half_of_them_where_documents_are_short_and_sentences_long(tmp_path, sizes, length) -> None:
     sentences, tokenizer = corpus(tmp_path, [[length] * size for size in sizes * 300])
-    follows = PretrainingExamples(sentences, tokenizer, longest=23).epoch(0).follows
+    follows = PretrainingExamples(sentences, tokenizer, max_length=23).epoch(0).follows
     assert probable(follows.sum(), len(follows), 0.5)
 
 
 def test_where_most_documents_are_one_sentence_all_that_can_follows(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[5] * size for size in (1, 1, 1, 2) * 100])
-    follows = PretrainingExamples(sentences, tokenizer, longest=23).epoch(0).follows
+    follows = PretrainingExamples(sentences, tokenizer, max_length=23).epoch(0).follows
     assert follows.sum() == 300  # the sentences that are alone
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_all_text_comes_once_in_an_epoch_apart_from_what_does_not_follow(even, next_sentence) -> None:
     sentences, tokenizer = even
-    longest = 23 if next_sentence else 22
-    examples = PretrainingExamples(sentences, tokenizer, longest=longest, short=0, next_sentence=next_sentence)
+    max_length = 23 if next_sentence else 22
+    examples = PretrainingExamples(
+        sentences, tokenizer, max_length=max_length, short_rate=0, next_sentence=next_sentence
+    )
     seen = []
     for batch in fetched(examples.epoch(0)):
         one, other = texts(batch)
@@ -58,7 +60,7 @@ def test_all_text_comes_once_in_an_epoch_apart_from_what_does_not_follow(even, n
 def test_a_ends_at_any_place_and_what_does_not_follow_begins_in_any_document(even) -> None:
     sentences, tokenizer = even
     ends, others = [], []
-    for batch in fetched(PretrainingExamples(sentences, tokenizer, longest=23, short=0).epoch(0)):
+    for batch in fetched(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
         one, other = texts(batch)
         if batch.follows_B:
             others.append(document(sentences, other[0]))
@@ -72,8 +74,8 @@ def test_a_ends_at_any_place_and_what_does_not_follow_begins_in_any_document(eve
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_texts_are_whole_pieces_of_documents_that_fit(uneven, next_sentence) -> None:
     sentences, tokenizer = uneven
-    epoch = PretrainingExamples(sentences, tokenizer, longest=32, next_sentence=next_sentence).epoch(0)
-    cut = 0
+    epoch = PretrainingExamples(sentences, tokenizer, max_length=32, next_sentence=next_sentence).epoch(0)
+    truncated = 0
     for batch, (length,) in zip(fetched(epoch), epoch.lengths, strict=True):
         assert batch.tokens_BT.shape == batch.words_BT.shape == (1, length)
         assert length <= 32
@@ -89,18 +91,22 @@ def test_texts_are_whole_pieces_of_documents_that_fit(uneven, next_sentence) -> 
         if not batch.follows_B:
             assert other[0] > one[-1]
             assert other[0] == one[-1] + 1 or length == 32
-            cut += other[0] > one[-1] + 1
-    assert (cut > 0) == next_sentence
+            truncated += other[0] > one[-1] + 1
+    assert (truncated > 0) == next_sentence
     assert (epoch.lengths == 32).mean() > 0.5
 
 
 def test_some_examples_are_short(even) -> None:
     sentences, tokenizer = even
     lengths = {
-        short: PretrainingExamples(sentences, tokenizer, longest=103, short=short, next_sentence=False).epoch(0).lengths
-        for short in (0, 1)
+        short_rate: PretrainingExamples(
+            sentences, tokenizer, max_length=103, short_rate=short_rate, next_sentence=False
+        )
+        .epoch(0)
+        .lengths
+        for short_rate in (0, 1)
     }
-    # documents have less than 118 tokens, so that without `short` an example ends with its document or is full
+    # documents have less than 118 tokens, so that without `short_rate` an example ends with its document or is full
     assert lengths[1].mean() < 0.8 * lengths[0].mean()
     assert lengths[1].min() >= 4
 
@@ -110,7 +116,7 @@ def test_tokens_are_cut_off_at_the_front_and_at_the_back(tmp_path) -> None:
     fronts = [
         texts(batch)[0][0] - 5 - 120 * i
         for number in range(50)
-        for i, batch in enumerate(fetched(PretrainingExamples(sentences, tokenizer, longest=43).epoch(number)))
+        for i, batch in enumerate(fetched(PretrainingExamples(sentences, tokenizer, max_length=43).epoch(number)))
     ]
     assert len(fronts) == 100
     assert probable(sum(fronts), 100 * 100, 0.5)  # 100 of the 120 are cut off
@@ -119,20 +125,20 @@ def test_tokens_are_cut_off_at_the_front_and_at_the_back(tmp_path) -> None:
 def test_a_sentence_longer_than_an_example_is_cut(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[500], [3, 500], [1]])
     for next_sentence in (True, False):
-        epoch = PretrainingExamples(sentences, tokenizer, longest=5, next_sentence=next_sentence).epoch(0)
+        epoch = PretrainingExamples(sentences, tokenizer, max_length=5, next_sentence=next_sentence).epoch(0)
         assert {length for (length,) in epoch.lengths.tolist()} <= {3, 4, 5}
         assert all(texts(batch)[0] for batch in fetched(epoch))
 
 
 def test_an_example_is_the_same_in_any_batch(uneven) -> None:
     sentences, tokenizer = uneven
-    epoch = PretrainingExamples(sentences, tokenizer, longest=40).epoch(3)
+    epoch = PretrainingExamples(sentences, tokenizer, max_length=40).epoch(3)
     order = np.random.default_rng(1).permutation(len(epoch.lengths))
     whole = epoch.fetch(order)
     assert whole.tokens_BT.shape[1] == epoch.lengths.max()
     for row, i in enumerate(order):
         length, batch = int(epoch.lengths[i, 0]), epoch.fetch(np.array([i]))
-        for name, filler in (("tokens_BT", PAD), ("segments_BT", 0), ("words_BT", IGNORED)):
+        for name, filler in (("tokens_BT", PAD_ID), ("segments_BT", 0), ("words_BT", IGNORED)):
             of_whole = getattr(whole, name)[row]
             assert torch.equal(of_whole[:length], getattr(batch, name)[0])
             assert (of_whole[length:] == filler).all()
@@ -145,7 +151,7 @@ def test_an_epoch_is_the_same_again_and_no_other_is_like_it(uneven) -> None:
     sentences, tokenizer = uneven
 
     def contents(seed: int, number: int) -> list[tuple]:
-        epoch = PretrainingExamples(sentences, tokenizer, longest=40, seed=seed).epoch(number)
+        epoch = PretrainingExamples(sentences, tokenizer, max_length=40, seed=seed).epoch(number)
         return [
             tuple(tuple(tensor.flatten().tolist()) for tensor in batch.tensors().values()) for batch in fetched(epoch)
         ]
@@ -155,7 +161,7 @@ def test_an_epoch_is_the_same_again_and_no_other_is_like_it(uneven) -> None:
     for other in (contents(1, 1), contents(2, 0)):
         assert len(set(other) & set(first)) < 0.1 * len(first)
     plans = [
-        PretrainingExamples(sentences, tokenizer, longest=40, seed=seed).epoch(number).begins.tobytes()
+        PretrainingExamples(sentences, tokenizer, max_length=40, seed=seed).epoch(number).begins.tobytes()
         for seed, number in ((1, 0), (1, 1), (2, 0), (2, 1))
     ]
     assert len(set(plans)) == 4
@@ -165,7 +171,7 @@ def test_training_goes_on_where_it_stopped(uneven) -> None:
     sentences, tokenizer = uneven
 
     def batches() -> Batches[PretrainingBatch]:
-        return Batches(PretrainingExamples(sentences, tokenizer, longest=40), tokens=2000, seed=1)
+        return Batches(PretrainingExamples(sentences, tokenizer, max_length=40), tokens=2000, seed=1)
 
     never_stopped, stopped = batches(), batches()
     for _ in range(len(never_stopped.plan(0)) + 3):
@@ -180,7 +186,7 @@ def test_one_document_has_nothing_that_does_not_follow(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[3, 4, 5]])
     with pytest.raises(ValueError, match="one document.*more files.*data.split"):
         PretrainingExamples(sentences, tokenizer)
-    (batch,) = fetched(PretrainingExamples(sentences, tokenizer, short=0, next_sentence=False).epoch(0))
+    (batch,) = fetched(PretrainingExamples(sentences, tokenizer, short_rate=0, next_sentence=False).epoch(0))
     assert texts(batch) == (list(range(5, 17)), [])
 
 
@@ -193,7 +199,7 @@ def test_empty_text_is_refused(tmp_path) -> None:
 
 def test_examples_without_room_are_refused(even) -> None:
     with pytest.raises(ValueError, match="4 tokens are too short.* 5"):
-        PretrainingExamples(*even, longest=4)
+        PretrainingExamples(*even, max_length=4)
 
 
 def test_sentences_and_documents_without_tokens_are_left_out(tmp_path) -> None:
@@ -238,7 +244,7 @@ def test_what_is_damaged_is_made_again(tmp_path, name, damage) -> None:
 
 
 def test_a_process_without_a_share_is_asked_nothing(uneven) -> None:
-    share = PretrainingExamples(*uneven, longest=40).epoch(0).fetch(np.arange(2)).share(rank=2, world=3)
+    share = PretrainingExamples(*uneven, max_length=40).epoch(0).fetch(np.arange(2)).share(rank=2, world=3)
     assert share.tokens_BT.shape == share.words_BT.shape
     assert len(share.tokens_BT) == 1
     assert (share.words_BT == IGNORED).all()
@@ -250,7 +256,7 @@ def test_a_text_comes_back_from_its_example(tmp_path) -> None:
     read = list(documents(tmp_path / "a.txt", "heading"))
     tokenizer = WordPiece.train(60, [sentence for document in read for sentence in document])
     sentences = encoded(lambda: iter(read), "key", tokenizer, tmp_path)
-    examples = PretrainingExamples(sentences, tokenizer, short=0, next_sentence=False, whole_words=True)
+    examples = PretrainingExamples(sentences, tokenizer, short_rate=0, next_sentence=False, whole_words=True)
     found = []
     for batch in fetched(examples.epoch(0)):
         asked_BT = batch.words_BT != IGNORED

@@ -28,10 +28,10 @@ def test_sentences_end_where_a_reader_would_end_them(text, sentences) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab A.!?。 \n\t,\"'(«¿é…")), st.integers(1, 30))
-def test_nothing_is_lost_and_nothing_is_too_long(text, longest) -> None:
-    document = split(text, longest)
+def test_nothing_is_lost_and_nothing_is_too_long(text, max_length) -> None:
+    document = split(text, max_length)
     assert document.with_sentences(document.sentences) == text
-    assert all(0 < len(sentence) <= longest and sentence == sentence.strip() for sentence in document.sentences)
+    assert all(0 < len(sentence) <= max_length and sentence == sentence.strip() for sentence in document.sentences)
     assert all("\n" not in sentence for sentence in document.sentences)
     assert all(not gap.strip() for gap in document.gaps)
 

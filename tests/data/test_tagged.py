@@ -12,28 +12,28 @@ SENTENCES = [Sentence(("playing", "dogs", "ran"), ("V", "N", "V")), Sentence(("b
 
 
 def test_a_tag_stands_at_the_first_piece_of_its_word() -> None:
-    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), longest=24).fetch(np.array([1, 0]))
+    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), max_length=24).fetch(np.array([1, 0]))
     row = batch.tag_BT[1].tolist()
     pieces = TOKENIZER.pieces(batch.tokens_BT[1].tolist())
-    asked = [(piece, tag) for piece, tag in zip(pieces, row, strict=True) if tag != IGNORED]
-    assert [tag for _, tag in asked] == [1, 0, 1]
-    assert not any(piece.startswith(("##", "[")) for piece, _ in asked)
+    targets = [(piece, tag) for piece, tag in zip(pieces, row, strict=True) if tag != IGNORED]
+    assert [tag for _, tag in targets] == [1, 0, 1]
+    assert not any(piece.startswith(("##", "[")) for piece, _ in targets)
     assert batch.tag_BT[0].tolist().count(IGNORED) == batch.tag_BT.size(1) - 1
     assert torch.equal(batch.is_padding_BT, batch.tokens_BT == TOKENIZER.pad)
     assert [x.shape for x in batch.inputs] == [batch.tokens_BT.shape] * 3
 
 
 def test_words_that_do_not_fit_are_cut_off() -> None:
-    (whole,) = in_pieces(TOKENIZER, [SENTENCES[0].words], longest=24)
+    (whole,) = in_pieces(TOKENIZER, [SENTENCES[0].words], max_length=24)
     assert len(whole.firsts) == 3
-    tagged = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), longest=4)
-    assert tagged.cut == 1
-    assert tagged.longest == 4
+    tagged = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), max_length=4)
+    assert tagged.truncated == 1
+    assert tagged.max_length == 4
 
 
 def test_words_come_with_their_features() -> None:
-    words = Words.learn([sentence.words for sentence in SENTENCES], least=1)
-    tagged = TaggedWords(words, SENTENCES, ("N", "V"), longest=2)
+    words = Words.learn([sentence.words for sentence in SENTENCES], min_count=1)
+    tagged = TaggedWords(words, SENTENCES, ("N", "V"), max_length=2)
     batch = tagged.fetch(np.array([0, 1]))
     assert batch.features_BTE.shape == (2, 2, 3)
     assert batch.features_BTE[1, 1].tolist() == [0, 0, 0]
@@ -41,12 +41,12 @@ def test_words_come_with_their_features() -> None:
     assert batch.is_padding_BT.tolist() == [[False, False], [False, True]]
     assert len(batch.inputs) == 2
     assert len(tagged.fetch(np.array([1])).inputs) == 1
-    assert tagged.cut == 1
+    assert tagged.truncated == 1
     assert batch.features_BTE[0].tolist() == words.encode([SENTENCES[0].words])[0][:2].tolist()
 
 
 def test_a_tag_never_seen_in_training_is_not_asked_for() -> None:
-    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N",), longest=24).fetch(np.array([0]))
+    batch = TaggedPieces(TOKENIZER, SENTENCES, ("N",), max_length=24).fetch(np.array([0]))
     assert [tag for tag in batch.tag_BT[0].tolist() if tag != IGNORED] == [0]
 
 

@@ -21,8 +21,8 @@ def make(seed: int, vocab_size: int = VOCABULARY) -> Transformer:
     return randomise(config.build()).eval()
 
 
-def search(model: Transformer, inputs: Any, longest: list[int], prefixes: Any = (), **how: Any) -> list[Any]:
-    return Beam(BEGIN, END, **how).search(model, inputs, longest, prefixes)
+def search(model: Transformer, inputs: Any, max_length: list[int], prefixes: Any = (), **how: Any) -> list[Any]:
+    return Beam(BEGIN, END, **how).search(model, inputs, max_length, prefixes)
 
 
 @torch.no_grad()
@@ -32,9 +32,9 @@ def log_probability(model: Transformer, source: torch.Tensor, tokens: tuple[int,
 
 
 @torch.no_grad()
-def greedy(model: Transformer, source: torch.Tensor, longest: int) -> tuple[int, ...]:
+def greedy(model: Transformer, source: torch.Tensor, max_length: int) -> tuple[int, ...]:
     tokens: list[int] = []
-    while len(tokens) < longest:
+    while len(tokens) < max_length:
         token = int(model(source, torch.tensor([[BEGIN, *tokens]]))[0, -1].argmax())
         if token == END:
             break
@@ -43,27 +43,27 @@ def greedy(model: Transformer, source: torch.Tensor, longest: int) -> tuple[int,
 
 
 @torch.no_grad()
-def plainly(model: Transformer, source: torch.Tensor, longest: int, how: Beam) -> list[tuple[int, ...]]:
+def plainly(model: Transformer, source: torch.Tensor, max_length: int, how: Beam) -> list[tuple[int, ...]]:
     """The rules of the beam, one text after the other."""
     beam: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     found: list[tuple[float, tuple[int, ...]]] = []
-    for length in range(longest + 1):
+    for length in range(max_length + 1):
         places, candidates = how.width - len(found), []
         for total, tokens in beam:
             logs = model(source, torch.tensor([[BEGIN, *tokens]]))[0, -1].log_softmax(-1).tolist()
             candidates += [
-                (total + log, (*tokens, token)) for token, log in enumerate(logs) if length < longest or token == END
+                (total + log, (*tokens, token)) for token, log in enumerate(logs) if length < max_length or token == END
             ]
         best = sorted(candidates, reverse=True)[: 2 * how.width]
         found += [
-            (total / (length + 1) ** how.penalty, tokens[:-1])
+            (total / (length + 1) ** how.length_penalty, tokens[:-1])
             for rank, (total, tokens) in enumerate(best)
             if tokens[-1] == END and rank < places
         ]
         beam = [each for each in best if each[1][-1] != END][: how.width - len(found)]
         found.sort(reverse=True)
         if not beam or (
-            len(found) >= how.n_best and beam[0][0] / (longest + 1) ** how.penalty <= found[how.n_best - 1][0]
+            len(found) >= how.n_best and beam[0][0] / (max_length + 1) ** how.length_penalty <= found[how.n_best - 1][0]
         ):
             break
     return [tokens for _, tokens in found[: how.n_best]]
@@ -73,28 +73,36 @@ def plainly(model: Transformer, source: torch.Tensor, longest: int, how: Beam) -
 @given(seeds, st.integers(1, 4), st.data())
 def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
     how = Beam(BEGIN, END, width, data.draw(st.integers(1, width)), data.draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])))
-    model, lengths, longest = make(seed, vocab_size=9), [3, 1, 2], [5, 2, 8]
+    model, lengths, max_length = make(seed, vocab_size=9), [3, 1, 2], [5, 2, 8]
     with torch.no_grad():
         model.target_embedding.weight[END] *= 2  # ends, early and late
     source, is_padding = padded(lengths, 9)
-    found = how.search(model, (source, is_padding), longest)
+    found = how.search(model, (source, is_padding), max_length)
     for row, length in enumerate(lengths):
-        expected = plainly(model, source[row : row + 1, :length], longest[row], how)
+        expected = plainly(model, source[row : row + 1, :length], max_length[row], how)
         assert [hypothesis.tokens for hypothesis in found[row]] == expected
 
 
 @settings(max_examples=10)
 @given(seeds, st.sampled_from([0.0, 0.6, 1.0]))
-def test_a_beam_wide_enough_to_keep_all_is_exhaustive_search(seed, penalty) -> None:
-    model, lengths, longest = make(seed), [3, 1], 3
+def test_a_beam_wide_enough_to_keep_all_is_exhaustive_search(seed, length_penalty) -> None:
+    model, lengths, max_length = make(seed), [3, 1], 3
     source, is_padding = padded(lengths, VOCABULARY)
     words = [token for token in range(VOCABULARY) if token != END]
-    found = search(model, (source, is_padding), [longest] * 2, width=2 * VOCABULARY**longest, n_best=5, penalty=penalty)
+    found = search(
+        model,
+        (source, is_padding),
+        [max_length] * 2,
+        width=2 * VOCABULARY**max_length,
+        n_best=5,
+        length_penalty=length_penalty,
+    )
     for row, length in enumerate(lengths):
         alone = source[row : row + 1, :length]
-        every = [text for size in range(longest + 1) for text in product(words, repeat=size)]
+        every = [text for size in range(max_length + 1) for text in product(words, repeat=size)]
         ranked = sorted(
-            ((log_probability(model, alone, text) / (len(text) + 1) ** penalty, text) for text in every), reverse=True
+            ((log_probability(model, alone, text) / (len(text) + 1) ** length_penalty, text) for text in every),
+            reverse=True,
         )
         assert [h.tokens for h in found[row]] == [text for _, text in ranked[:5]]
         assert [h.score for h in found[row]] == pytest.approx([score for score, _ in ranked[:5]], abs=1e-9)
@@ -105,8 +113,8 @@ def test_a_beam_of_one_is_greedy(seed) -> None:
     model, lengths = make(seed, 12), [4, 2, 1]
     source, is_padding = padded(lengths, 12)
     found = search(model, (source, is_padding), [6, 5, 4], width=1)
-    for row, (length, longest) in enumerate(zip(lengths, (6, 5, 4), strict=True)):
-        assert found[row][0].tokens == greedy(model, source[row : row + 1, :length], longest)
+    for row, (length, max_length) in enumerate(zip(lengths, (6, 5, 4), strict=True)):
+        assert found[row][0].tokens == greedy(model, source[row : row + 1, :length], max_length)
 
 
 @given(seeds, st.permutations(range(4)))
@@ -134,12 +142,12 @@ def test_asking_for_more_does_not_change_the_best(seed) -> None:
 @given(seeds)
 def test_scores_are_those_of_the_model(seed) -> None:
     model, source = make(seed, 12), padded_tokens([3], 12)
-    for hypothesis in search(model, (source,), [5], width=3, n_best=3, penalty=0.7)[0]:
+    for hypothesis in search(model, (source,), [5], width=3, n_best=3, length_penalty=0.7)[0]:
         total = log_probability(model, source, hypothesis.tokens)
         assert sum(hypothesis.token_scores) == pytest.approx(total, abs=1e-9)
         assert len(hypothesis.token_scores) == len(hypothesis.tokens) + 1
         assert hypothesis.score == pytest.approx(total / (len(hypothesis.tokens) + 1) ** 0.7, abs=1e-9)
-        assert hypothesis.cut == (len(hypothesis.tokens) == 5)
+        assert hypothesis.truncated == (len(hypothesis.tokens) == 5)
 
 
 @given(seeds)
@@ -170,8 +178,8 @@ def test_numbers_that_are_none_are_told() -> None:
 def test_impossible_beams_are_named() -> None:
     with pytest.raises(ValueError, match="a beam of 2 gives 1 to 2 best, not 3"):
         Beam(BEGIN, END, width=2, n_best=3)
-    for penalty in (-1, 11, float("nan")):
-        with pytest.raises(ValueError, match=f"a length penalty is from 0 to 10, got {penalty}"):
-            Beam(BEGIN, END, penalty=penalty)
+    for length_penalty in (-1, 11, float("nan")):
+        with pytest.raises(ValueError, match=f"a length penalty is from 0 to 10, got {length_penalty}"):
+            Beam(BEGIN, END, length_penalty=length_penalty)
     with pytest.raises(ValueError, match="a beam of 0"):
         Beam(BEGIN, END, width=0)

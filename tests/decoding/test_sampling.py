@@ -66,7 +66,7 @@ def test_tokens_are_drawn_by_their_probability(how, expected) -> None:
 )
 def test_what_can_be_drawn_is_what_every_limit_keeps(weights, temperature, top_k, top_p, min_p) -> None:
     how = Sampling(BEGIN, END, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    drawn = {token for token, share in enumerate(shares(how, weights, 3000)) if share}
+    sampled = {token for token, share in enumerate(shares(how, weights, 3000)) if share}
     heated = [weight ** (1 / temperature) for weight in weights]
     p = [x / sum(heated) for x in heated]
     order = sorted(range(len(p)), key=lambda i: -p[i])
@@ -78,15 +78,18 @@ def test_what_can_be_drawn_is_what_every_limit_keeps(weights, temperature, top_k
         return likely & set(order[:top_k]) | {order[0]}
 
     p_of = range(len(p))
-    assert drawn <= kept(slack)
-    assert {i for i in kept(-slack) if p[i] > 1e-3} <= drawn  # what is less likely may lie between two numbers
+    assert sampled <= kept(slack)
+    assert {i for i in kept(-slack) if p[i] > 1e-3} <= sampled  # what is less likely may lie between two numbers
 
 
 @given(st.lists(st.floats(-5, 5), min_size=4, max_size=4), st.lists(st.integers(0, 3)), st.floats(0.5, 3))
-def test_what_was_there_already_has_its_logit_divided_or_multiplied(logits, text, repetition) -> None:
-    how = Sampling(BEGIN, END, repetition=repetition)
+def test_what_was_there_already_has_its_logit_divided_or_multiplied(logits, text, repetition_penalty) -> None:
+    how = Sampling(BEGIN, END, repetition_penalty=repetition_penalty)
     changed = how.penalised(torch.tensor([logits, logits], dtype=torch.float64), [text, []])
-    expected = [x if i not in text else x / repetition if x > 0 else x * repetition for i, x in enumerate(logits)]
+    expected = [
+        x if i not in text else x / repetition_penalty if x > 0 else x * repetition_penalty
+        for i, x in enumerate(logits)
+    ]
     assert changed[0].tolist() == pytest.approx(expected)
     assert changed[1].tolist() == logits
 
@@ -102,27 +105,27 @@ def test_the_largest_number_that_can_be_drawn_is_a_token_that_is_kept() -> None:
 @given(seeds)
 def test_without_temperature_it_is_greedy_search(seed) -> None:
     model, inputs = make(seed), padded([4, 1, 3], VOCABULARY)
-    greedy = Beam(BEGIN, END, width=1, penalty=1.0).search(model, inputs, [5, 5, 2])
-    drawn = Sampling(BEGIN, END, temperature=0.0).search(model, inputs, [5, 5, 2])
-    for one, other in zip(greedy, drawn, strict=True):
+    greedy = Beam(BEGIN, END, width=1, length_penalty=1.0).search(model, inputs, [5, 5, 2])
+    sampled = Sampling(BEGIN, END, temperature=0.0).search(model, inputs, [5, 5, 2])
+    for one, other in zip(greedy, sampled, strict=True):
         assert one[0].tokens == other[0].tokens
-        assert one[0].cut == other[0].cut
+        assert one[0].truncated == other[0].truncated
         assert one[0].score == pytest.approx(other[0].score)
         assert one[0].token_scores == pytest.approx(other[0].token_scores)
 
 
 @settings(max_examples=10)
 @given(seeds, st.integers(0, 5))
-def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
+def test_a_try_is_the_same_alone_and_among_others(seed, sample) -> None:
     model, inputs = make(seed), padded([4, 2], VOCABULARY)
-    together = Sampling(BEGIN, END, tries=6, seed=seed).search(model, inputs, [8, 8])
+    together = Sampling(BEGIN, END, samples=6, seed=seed).search(model, inputs, [8, 8])
     for row, length in enumerate([4, 2]):
-        (alone,) = Sampling(BEGIN, END, tries=attempt + 1, seed=seed).search(
+        (alone,) = Sampling(BEGIN, END, samples=sample + 1, seed=seed).search(
             model, (inputs[0][row : row + 1, :length],), [8]
         )
-        assert together[row][attempt].tokens == alone[-1].tokens
-        (other,) = Sampling(BEGIN, END, seed=seed + attempt).search(model, (inputs[0][row : row + 1, :length],), [8])
-        assert together[row][attempt].tokens == other[0].tokens
+        assert together[row][sample].tokens == alone[-1].tokens
+        (other,) = Sampling(BEGIN, END, seed=seed + sample).search(model, (inputs[0][row : row + 1, :length],), [8])
+        assert together[row][sample].tokens == other[0].tokens
     assert len({hypothesis.tokens for hypothesis in together[0]}) > 1
 
 
@@ -131,12 +134,14 @@ def test_a_try_is_the_same_alone_and_among_others(seed, attempt) -> None:
 @torch.no_grad()
 def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> None:
     model, source = make(seed), padded_tokens([4], VOCABULARY)
-    ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition=3.0).search(model, (source,), [6], before=[[5]])
+    ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition_penalty=3.0).search(
+        model, (source,), [6], before=[[5]]
+    )
     logits = model(source, torch.tensor([[BEGIN, *found.tokens]]))[0]
-    said = found.tokens if found.cut else (*found.tokens, END)
-    for i, token in enumerate(said):
+    target = found.tokens if found.truncated else (*found.tokens, END)
+    for i, token in enumerate(target):
         changed = [
-            x if t not in {5, *said[:i]} else x / 3 if x > 0 else x * 3 for t, x in enumerate(logits[i].tolist())
+            x if t not in {5, *target[:i]} else x / 3 if x > 0 else x * 3 for t, x in enumerate(logits[i].tolist())
         ]
         assert token == max(range(VOCABULARY), key=changed.__getitem__)
     logs = logits.log_softmax(-1)
@@ -147,7 +152,7 @@ def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> Non
 @given(seeds)
 def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
     model, inputs = make(seed), padded([4, 2], VOCABULARY)
-    how = Sampling(BEGIN, END, tries=4, seed=seed)
+    how = Sampling(BEGIN, END, samples=4, seed=seed)
     free = how.search(model, inputs, [8, 8])
     halted = how.search(model, inputs, [8, 8], stopped=lambda tokens: tokens[-1] == 5)
     for one, other in zip(free, halted, strict=True):
@@ -162,34 +167,36 @@ def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
 def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None:
     copied: list[list[int]] = []
 
-    class State:
-        def reorder(self, index: torch.Tensor) -> "State":
+    class DecodingState:
+        def reorder(self, index: torch.Tensor) -> "DecodingState":
             copied.append(index.tolist())
             return self
 
     class Counting:
         """Of each row, says one more than its last token."""
 
-        def start(self, _inputs: torch.Tensor) -> State:
-            return State()
+        def start(self, _inputs: torch.Tensor) -> DecodingState:
+            return DecodingState()
 
-        def step(self, tokens: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        def step(self, tokens: torch.Tensor, state: DecodingState) -> tuple[torch.Tensor, DecodingState]:
             return torch.nn.functional.one_hot(tokens + 1, 20) * 9.0, state
 
     nothing = torch.zeros(3, 0, dtype=torch.long)
     how = Sampling(BEGIN, 9, temperature=0.0)
-    drawn = [(x.sentence, x.token) for x in how.draw(Counting(), (nothing,), [9, 2, 9], stopped=lambda x: len(x) == 4)]
-    assert drawn == [
+    sampled = [
+        (x.sentence, x.token) for x in how.draw(Counting(), (nothing,), [9, 2, 9], stopped=lambda x: len(x) == 4)
+    ]
+    assert sampled == [
         (0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3), (0, 4), (1, 9), (2, 4), (0, 5), (2, 5),
     ]  # fmt: skip
     assert copied == [[0, 2]]
-    list(Sampling(BEGIN, 9, tries=2, temperature=0.0).draw(Counting(), (nothing[:1],), [3]))
+    list(Sampling(BEGIN, 9, samples=2, temperature=0.0).draw(Counting(), (nothing[:1],), [3]))
     assert copied[1:] == [[0, 0]]
 
 
 def test_a_prefix_is_kept_and_its_probability_counted() -> None:
     model, inputs = make(1), padded([4, 2], VOCABULARY)
-    first, second = Sampling(BEGIN, END, tries=2).search(model, inputs, [6, 6], [[5, 6, 7], []])
+    first, second = Sampling(BEGIN, END, samples=2).search(model, inputs, [6, 6], [[5, 6, 7], []])
     assert all(hypothesis.tokens[:3] == (5, 6, 7) for hypothesis in first)
     assert first[0].token_scores[:3] == pytest.approx(first[1].token_scores[:3])
     assert len(first[0].token_scores) == len(first[0].tokens) + 1
@@ -203,14 +210,14 @@ def test_nothing_to_write_is_nothing_written() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"tries": 0}, "at least one try"),
+        ({"samples": 0}, "at least one try"),
         ({"temperature": -1.0}, "temperature is at least 0"),
         ({"temperature": math.nan}, "temperature is at least 0, got nan"),
         ({"min_p": -0.1}, "min-p is a share from 0 to 1, got -0.1"),
         ({"min_p": 1.1}, "min-p is a share from 0 to 1, got 1.1"),
-        ({"repetition": 0.0}, "a repetition penalty is above 0, and 1 for none, got 0.0"),
+        ({"repetition_penalty": 0.0}, "a repetition penalty is above 0, and 1 for none, got 0.0"),
         ({"seed": -1}, "seeds, one a try, are from 0 to 4294967295; got -1 for 1"),
-        ({"seed": 2**32 - 1, "tries": 2}, "seeds, one a try, are from 0 to 4294967295; got 4294967295 for 2"),
+        ({"seed": 2**32 - 1, "samples": 2}, "seeds, one a try, are from 0 to 4294967295; got 4294967295 for 2"),
         ({"top_k": 0}, "top-k keeps at least one token, got 0"),
         ({"top_p": 0.0}, "top-p is a probability above 0 and at most 1, got 0.0"),
         ({"top_p": 1.5}, "top-p is a probability above 0 and at most 1, got 1.5"),

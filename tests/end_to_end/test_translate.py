@@ -13,7 +13,7 @@ from regard.data.dates import dates
 SMALL = [
     "model.preset=tiny", "model.width=32", "model.ff_width=32", "model.encoder_layers=1", "model.decoder_layers=1",
     "model.positions=rotary", "model.dropout=0.0", "tokenizer.vocab_size=350", "train.batch_tokens=400",
-    "train.steps=30", "train.warmup=10", "train.validate=15",
+    "train.steps=30", "train.warmup=10", "train.validate_every=15",
 ]  # fmt: skip
 
 

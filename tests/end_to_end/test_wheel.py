@@ -1,9 +1,13 @@
-"""The wheel, installed into an empty environment with what it says it needs and nothing else, works there."""
+"""The wheel and the sdist hold what they should.
+
+The wheel, installed into an empty environment with what it says it needs and nothing else, works there.
+"""
 
 import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -15,12 +19,27 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 
 
+def build_wheel(source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
+    subprocess.run([*command, source], check=True)
+    return next(folder.glob("regard-*.whl"))
+
+
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, ROOT]
-    subprocess.run(command, check=True)
-    return next(folder.glob("regard-*.whl"))
+    return build_wheel(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder], check=True, cwd=ROOT)
+    return next(folder.glob("regard-*.tar.gz"))
 
 
 def needs(wheel: Path) -> set[str]:
@@ -74,16 +93,35 @@ def run(environment: Path, *command: str) -> str:
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        inside = {name for name in archive.namelist() if name.startswith("regard/")}
+    inside = {name for name in names(wheel) if name.startswith("regard/")}
     here = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src" / "regard").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert inside == here
-    assert any(name.startswith("regard/recipes/") for name in inside)
-    assert any(name.startswith("regard/assets/") for name in inside)
+    for part in ("recipes/translate/transformer.toml", "assets/en-es/model.safetensors", "serve/page/index.html"):
+        assert f"regard/{part}" in inside
+
+
+def test_the_sdist_holds_what_builds_and_tests_it_and_nothing_else(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    folders = {name.partition("/")[0] for name in inside if "/" in name}
+    assert folders == {"src", "tests", "benchmarks", "docs", "examples", "tools"}
+    for name in ("pyproject.toml", "constraints.txt", "Makefile", "LICENSE", "README.md", "CHANGELOG.md"):
+        assert name in inside
+    # no runs, environments, caches or packages of the page's tools, which lie in the same folder while one works
+    unwanted = {"runs", "node_modules", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "dist"}
+    assert not [name for name in inside if unwanted & set(name.split("/"))]
+    tests = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")}
+    assert tests <= inside
+
+
+def test_a_wheel_built_from_the_sdist_is_the_same(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    from_sdist = build_wheel(sdist, tmp_path)
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(from_sdist) as other:
+        assert {each.filename: each.CRC for each in one.infolist()} == {e.filename: e.CRC for e in other.infolist()}
 
 
 def test_the_environment_is_empty_but_for_what_is_needed(environment: Path) -> None:
@@ -97,6 +135,15 @@ def test_the_command_works(environment: Path) -> None:
     assert run(environment, "regard", "--version").startswith("regard ")
     assert "translate/transformer" in run(environment, "regard", "recipes")
     assert "decoder.layers.*.cross" in run(environment, "regard", "describe", "translate/transformer")
+    assert run(environment, "regard", "translate", "we are eating bread")
+
+
+def test_a_feature_without_its_extra_names_the_extra(environment: Path) -> None:
+    command = [environment / "bin" / "regard", "explore", "--no-browser", "--port", "0"]
+    without_path = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(command, capture_output=True, text=True, cwd=environment, env=without_path, check=False)
+    assert result.returncode == 1
+    assert "pip install 'regard[serve]'" in result.stderr
 
 
 def test_the_library_works(environment: Path) -> None:

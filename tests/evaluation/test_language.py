@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from completers import boundless
 from helpers import randomise
-from regard.codecs.gpt2 import BytePairs, Characters
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer
 from regard.data.batches import IGNORED
 from regard.evaluation import language
 from regard.evaluation.language import overlapping
@@ -17,7 +17,7 @@ from regard.models.gpt2 import Gpt2, Gpt2Config
 from regard.tasks.completion import Completer
 
 TEXT = "Wer reitet so spät durch Nacht und Wind?\nEs ist der Vater mit seinem Kind;\n"
-TOKENIZERS = [Characters.learn([TEXT]), BytePairs.train(290, [TEXT])]
+TOKENIZERS = [CharacterTokenizer.learn([TEXT]), ByteBpe.train(290, [TEXT])]
 
 
 def model(vocab_size: int, context: int) -> Gpt2:

@@ -4,23 +4,23 @@ import pytest
 import torch
 
 from helpers import assert_same
-from readings import read
 from regard.blocks.capture import capture
 from regard.explain.alignment import Alignment, align
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from traces import read
 
 MODELS = {"transformer": 2, "rnn": 1, "conv": 2}  # attentions to the source
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_alignment_is_the_mean_over_all_layers_and_heads_that_look_at_the_source(name) -> None:
-    reading = read(name)
-    with capture(reading.model) as maps:
-        reading.run()
+    trace = read(name)
+    with capture(trace.model) as maps:
+        trace.run()
     every = [w[0] for path, w in maps.items() if w.shape[2:] == (4, 5)]
     assert len(every) == MODELS[name]
     mean = sum(w.mean(0) for w in every) / len(every)
-    found = align(reading)
+    found = align(trace)
     assert (found.source, found.target) == (("ab", "c", "d"), ("xy", "z"))
     expected = [[(mean[0, 0] + mean[0, 1] + mean[1, 0] + mean[1, 1]) / 2, mean[:2, 2].mean(), mean[:2, 3].mean()]]
     expected += [[mean[2, :2].sum(), mean[2, 2], mean[2, 3]]]

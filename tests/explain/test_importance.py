@@ -2,38 +2,38 @@ import pytest
 import torch
 
 from helpers import assert_same
-from readings import MODELS, read
 from regard.blocks.capture import intervene
 from regard.explain import importance
 from regard.explain.importance import early_answers, head_effects, rollout
-from regard.explain.view import View
+from regard.explain.view import AttentionView
 from repeating import looped
 from repeating import read as read_one
+from traces import MODELS, read
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("logits", [2**26, 100])
 def test_the_effect_of_a_head_is_that_of_switching_it_off(name, logits, monkeypatch) -> None:
     monkeypatch.setattr(importance, "LOGITS", logits)  # few: several passes
-    reading = read(name)
-    whole = reading.log_probabilities(reading.run()).sum()
-    effects = head_effects(reading)
-    assert set(effects) == {look.path for look in reading.looks}
-    for look in reading.looks:
+    trace = read(name)
+    whole = trace.log_probabilities(trace.run()).sum()
+    effects = head_effects(trace)
+    assert set(effects) == {look.path for look in trace.looks}
+    for look in trace.looks:
         for head in range(look.heads):
-            with intervene(reading.model, drop_heads={look.path: [head]}):
-                changed = reading.log_probabilities(reading.run()).sum()
+            with intervene(trace.model, drop_heads={look.path: [head]}):
+                changed = trace.log_probabilities(trace.run()).sum()
             assert_same(effects[look.path][head].double(), changed - whole, 1e-6)  # kept in float32
-    assert_same(reading.log_probabilities(reading.run()).sum(), whole)
+    assert_same(trace.log_probabilities(trace.run()).sum(), whole)
 
 
 def test_rollout_goes_through_all_layers() -> None:
-    reading = read("transformer")
-    maps = reading.weights("*")
+    trace = read("transformer")
+    maps = trace.weights("*")
     half = torch.eye(5, dtype=torch.float64)
     one, two = (maps[f"encoder.layers.{i}.attention"].mean(0) for i in (0, 1))
     source = (two + half) / 2 @ ((one + half) / 2)
-    found = rollout(reading)
+    found = rollout(trace)
     assert_same(found["source", "source"], source)
     cross = torch.stack([maps[f"decoder.layers.{i}.cross"].mean(0) for i in (0, 1)]).mean(0)
     assert_same(found["target", "source"], cross @ source)
@@ -49,14 +49,14 @@ def test_rollout_of_a_model_that_only_looks_across() -> None:
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("rnn")])
 def test_the_last_early_answer_is_the_answer(name) -> None:
-    reading = read(name)
-    answers = early_answers(reading)
+    trace = read(name)
+    answers = early_answers(trace)
     *_, last = answers.values()
-    probabilities = reading.run()[0].softmax(-1)
+    probabilities = trace.run()[0].softmax(-1)
     assert [answer.token for answer in last] == probabilities.argmax(-1).tolist()
     assert [answer.probability for answer in last] == pytest.approx(probabilities.max(-1).values.tolist())
-    said = [float(row[token]) for row, token in zip(probabilities, reading.said.tokens, strict=True)]
-    assert [answer.said for answer in last] == pytest.approx(said)
+    target = [float(row[token]) for row, token in zip(probabilities, trace.target.tokens, strict=True)]
+    assert [answer.target for answer in last] == pytest.approx(target)
     assert len(answers) == 2
 
 
@@ -65,30 +65,30 @@ def test_a_recurrent_model_has_no_early_answers() -> None:
 
 
 def test_heads_matter_at_each_depth() -> None:
-    reading = read_one(looped())
-    whole = reading.log_probabilities(reading.run()).sum()
-    effects = head_effects(reading)
-    assert list(effects) == [look.path for look in reading.looks] == [f"layer.attention@{depth}" for depth in range(3)]
-    for look in reading.looks:
+    trace = read_one(looped())
+    whole = trace.log_probabilities(trace.run()).sum()
+    effects = head_effects(trace)
+    assert list(effects) == [look.path for look in trace.looks] == [f"layer.attention@{depth}" for depth in range(3)]
+    for look in trace.looks:
         for head in range(2):
-            with intervene(reading.model, drop_heads={look.path: [head]}):
-                changed = reading.log_probabilities(reading.run()).sum()
+            with intervene(trace.model, drop_heads={look.path: [head]}):
+                changed = trace.log_probabilities(trace.run()).sum()
             assert_same(effects[look.path][head].double(), changed - whole, 1e-6)  # kept in float32
             assert abs(changed - whole) > 1e-6
 
 
 @pytest.mark.parametrize("stops", [2, 3])
 def test_rollout_and_early_answers_go_through_the_depths_that_ran(stops) -> None:
-    reading = read_one(looped())
-    reading.model.stops = stops
-    maps, expected = reading.weights("*"), torch.eye(5, dtype=torch.float64)
+    trace = read_one(looped())
+    trace.model.stops = stops
+    maps, expected = trace.weights("*"), torch.eye(5, dtype=torch.float64)
     for depth in range(stops):
         step = (maps[f"layer.attention@{depth}"].mean(0) + torch.eye(5, dtype=torch.float64)) / 2
         expected = step @ expected
-    assert_same(rollout(reading)["text", "text"], expected)
-    answers = early_answers(reading)
+    assert_same(rollout(trace)["text", "text"], expected)
+    answers = early_answers(trace)
     assert list(answers) == [f"layer@{depth}" for depth in range(stops)]
-    probabilities = reading.run()[0].softmax(-1)
+    probabilities = trace.run()[0].softmax(-1)
     assert [answer.probability for answer in answers[f"layer@{stops - 1}"]] == pytest.approx(
         probabilities.max(-1).values.tolist()
     )
@@ -96,9 +96,9 @@ def test_rollout_and_early_answers_go_through_the_depths_that_ran(stops) -> None
 
 
 def test_a_view_of_one_depth() -> None:
-    reading = read_one(looped())
-    reading.model.stops = 2
-    view = View(reading, layer="layer.attention@1", head=0, words=False)
-    assert_same(view.weights, reading.weights("*@1")["layer.attention@1"][0])
+    trace = read_one(looped())
+    trace.model.stops = 2
+    view = AttentionView(trace, layer="layer.attention@1", head=0, words=False)
+    assert_same(view.weights, trace.weights("*@1")["layer.attention@1"][0])
     with pytest.raises(ValueError, match="'layer.attention@2' did not run; this model may stop before it"):
-        repr(View(reading, layer="layer.attention@2"))
+        repr(AttentionView(trace, layer="layer.attention@2"))

@@ -3,13 +3,13 @@ import pytest
 from captions import IMAGE, PICTURE, TEXT, Captioner
 from completers import completer
 from helpers import assert_same
-from readings import read
 from regard.explain.media import MEDIA, of
-from regard.explain.reading import by_role
-from regard.explain.view import View
+from regard.explain.trace import by_role
+from regard.explain.view import AttentionView
 from regard.models.heads import ClassificationHead
 from regard.tasks.classification import Classifier
 from texts import TOKENIZER, bert
+from traces import read
 
 BOTH = {"image": IMAGE, "text": TEXT}
 
@@ -20,8 +20,8 @@ def picture(monkeypatch) -> None:
 
 
 def test_each_side_of_a_view_is_merged_and_named_by_its_medium() -> None:
-    reading = Captioner().reading(BOTH)
-    tokens, units = View(reading, words=False), View(reading)
+    trace = Captioner().trace(BOTH)
+    tokens, units = AttentionView(trace, words=False), AttentionView(trace)
     assert tokens.columns == (" 3", " 4", " 5", " 6")
     assert (units.rows, units.columns) == (("7", "8", "2"), ("row 0", "row 1"))
     assert_same(units.weights, tokens.weights.unflatten(1, (2, 2)).sum(2))
@@ -58,18 +58,18 @@ def test_inputs_that_do_not_fit_are_told_the_roles(inputs, message) -> None:
 
 def test_every_kind_of_model_says_what_it_cannot_be_given() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER)
-    for ask in (classifier.count, classifier.reading, classifier.look, completer("characters").grow):
+    for ask in (classifier.count, classifier.trace, classifier.look, completer("characters").generate):
         with pytest.raises(ValueError, match="'text' is missing, 'image' is not known"):
             ask({"image": "x"})
 
 
 def test_a_reading_says_whether_its_output_stands_in_a_stream() -> None:
-    classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER).reading("good food")
+    classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER).trace("good food")
     assert not classifier.writes
-    assert classifier.output is classifier.said
+    assert classifier.output is classifier.target
     translator = read("transformer")
     assert translator.writes
-    assert translator.output is translator.said
-    continued = completer("characters").reading("ROMEO:")
+    assert translator.output is translator.target
+    continued = completer("characters").trace("ROMEO:")
     assert continued.writes
     assert of(continued.output).line(continued.output).startswith("ROMEO:")

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from helpers import assert_same
-from readings import read
 from regard.explain.positions import encodings, own_kind, own_width, similarity
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
+from traces import read
 
 
 @pytest.mark.parametrize(

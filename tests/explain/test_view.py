@@ -1,36 +1,36 @@
 import pytest
 
 from helpers import assert_same
-from readings import read
-from regard.explain.view import View, drawn
+from regard.explain.view import AttentionView, drawn
+from traces import read
 
 
 def test_one_head_of_one_layer_as_it_is() -> None:
-    reading = read("transformer")
-    view = View(reading, layer="decoder.layers.1.cross", head=1, words=False)
+    trace = read("transformer")
+    view = AttentionView(trace, layer="decoder.layers.1.cross", head=1, words=False)
     assert (view.rows, view.columns) == (tuple("xyz."), tuple("abcd."))
-    assert_same(view.weights, reading.weights("decoder.layers.1.cross")["decoder.layers.1.cross"][1])
+    assert_same(view.weights, trace.weights("decoder.layers.1.cross")["decoder.layers.1.cross"][1])
 
 
 def test_in_a_look_at_oneself_rows_are_what_stands_there() -> None:
-    view = View(read("transformer"), layer="decoder.layers.0.attention", words=False)
+    view = AttentionView(read("transformer"), layer="decoder.layers.0.attention", words=False)
     assert view.rows == view.columns == tuple(".xyz")
-    words = View(read("transformer"), layer="encoder.layers.0.attention")
+    words = AttentionView(read("transformer"), layer="encoder.layers.0.attention")
     assert words.rows == words.columns == ("ab", "c", "d")
     assert words.weights.shape == (3, 3)
 
 
 def test_words_get_the_sum_of_their_tokens() -> None:
-    reading = read("rnn")
-    tokens, words = View(reading, words=False).weights, View(reading).weights
+    trace = read("rnn")
+    tokens, words = AttentionView(trace, words=False).weights, AttentionView(trace).weights
     assert_same(words[1], tokens[2][[0, 2, 3]] + tokens[2][[1, 4, 4]] * tokens.new_tensor([1, 0, 0]))
     assert_same(words[0], (tokens[:2].mean(0)[[0, 2, 3]] + tokens[:2].mean(0)[1] * tokens.new_tensor([1, 0, 0])))
 
 
 def test_a_view_shows_itself() -> None:
     for kind in ("matrix", "lines", "grid", "positions"):
-        assert View(read("transformer"), kind)._repr_png_().startswith(b"\x89PNG")
-    text = str(View(read("transformer")))
+        assert AttentionView(read("transformer"), kind)._repr_png_().startswith(b"\x89PNG")
+    text = str(AttentionView(read("transformer")))
     assert text.splitlines()[0].split() == ["ab", "c", "d"]
     assert [line.split()[0] for line in text.splitlines()[1:]] == ["xy", "z"]
 
@@ -40,10 +40,10 @@ def test_letters_are_as_dark_as_the_weights() -> None:
 
 
 def test_what_is_not_there_is_named() -> None:
-    reading = read("transformer")
+    trace = read("transformer")
     with pytest.raises(ValueError, match="no view is called 'pie'; choose from matrix, lines, grid, positions"):
-        View(reading, "pie")
+        AttentionView(trace, "pie")
     with pytest.raises(ValueError, match="no attention is at 'decoder'; this model has 'encoder.layers.0.attention'"):
-        View(reading, layer="decoder")
+        AttentionView(trace, layer="decoder")
     with pytest.raises(ValueError, match="decoder.layers.0.cross has heads 0 to 1, not 2"):
-        View(reading, layer="decoder.layers.0.cross", head=2)
+        AttentionView(trace, layer="decoder.layers.0.cross", head=2)

@@ -7,42 +7,42 @@ from torch import nn
 
 import regard
 from helpers import assert_same, randomise
-from readings import MODELS, read
 from regard.blocks.capture import capture
-from regard.explain.reading import Reading, looks
+from regard.explain.trace import Trace, looks
 from regard.explain.walk import parts, walk
 from repeating import TwoCores, looped
 from repeating import read as read_one
+from traces import MODELS, read
 
 
-def outputs(reading, path: str, call: int) -> torch.Tensor:
+def outputs(trace, path: str, call: int) -> torch.Tensor:
     """What the module of a part gives, in the model as it runs: (tokens, width)."""
     seen = []
     with torch.no_grad():
-        handle = reading.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output))
-        reading.run()
+        handle = trace.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output))
+        trace.run()
         handle.remove()
     seen = [output[0] if isinstance(output, tuple) else output for output in seen]
     if seen[0].dim() == 2:  # a cell, once for each token: the state, then the context
-        return torch.cat([output[:, : reading.model.decoder.width] for output in seen])
+        return torch.cat([output[:, : trace.model.decoder.width] for output in seen])
     return seen[call][0]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_walk_ends_with_what_the_part_really_gives(name) -> None:
-    reading = read(name)
-    for part in parts(reading.model):
-        expected = outputs(reading, part.path, part.call)
-        for token in range(len(reading.streams[part.stream].tokens)):
-            assert_same(walk(reading, part.path, token)[-1].values, expected[token])
+    trace = read(name)
+    for part in parts(trace.model):
+        expected = outputs(trace, part.path, part.call)
+        for token in range(len(trace.streams[part.stream].tokens)):
+            assert_same(walk(trace, part.path, token)[-1].values, expected[token])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_step_names_a_line_of_the_source(name) -> None:
-    reading = read(name)
+    trace = read(name)
     source = Path(regard.__file__).parent.parent
-    for part in parts(reading.model):
-        for step in walk(reading, part.path, 1):
+    for part in parts(trace.model):
+        for step in walk(trace, part.path, 1):
             if step.code is not None:
                 lines = (source / step.code.file).read_text("utf-8").splitlines()
                 assert lines[step.code.line - 1].strip() == step.code.text
@@ -50,10 +50,10 @@ def test_every_step_names_a_line_of_the_source(name) -> None:
 
 
 def test_each_step_follows_from_the_one_before() -> None:
-    reading = read("transformer, norm before")
-    model = reading.model
-    steps = {step.name: step.values for step in walk(reading, "decoder.layers.1", 2, head=1)}
-    order = [step.name for step in walk(reading, "decoder.layers.1", 2, head=1)]
+    trace = read("transformer, norm before")
+    model = trace.model
+    steps = {step.name: step.values for step in walk(trace, "decoder.layers.1", 2, head=1)}
+    order = [step.name for step in walk(trace, "decoder.layers.1", 2, head=1)]
     attention = ["query", "keys", "values", "dot products", "scaled", "mask", "softmax", "weighted sum", "heads joined"]
     without_mask = [name for name in attention if name != "mask"]
     assert order == [
@@ -70,7 +70,7 @@ def test_each_step_follows_from_the_one_before() -> None:
     assert_same(steps["heads joined"][4:], steps["weighted sum"])
     assert_same(steps["W_O"], layer.cross.out(steps["heads joined"]))
     assert_same(steps["feed-forward"], layer.feedforward.outer(steps["feed-forward, inner"]))
-    before = [step.values for step in walk(reading, "decoder.layers.1", 2) if step.name == "add"][1]
+    before = [step.values for step in walk(trace, "decoder.layers.1", 2) if step.name == "add"][1]
     assert_same(steps["add"], before + steps["feed-forward"])
     assert_same(steps["norm"], layer.feedforward_residual.norm(before[None, None])[0, 0])
 
@@ -84,11 +84,11 @@ def test_the_mask_hides_the_future_and_softmax_gives_it_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["transformer, rotary", "rnn", "rnn, scaled dot", "rnn, location", "conv"])
 def test_the_weights_of_a_walk_are_those_that_capture_gives(name) -> None:
-    reading = read(name)
-    with capture(reading.model) as maps:
-        reading.run()
-    for path in [part.path for part in parts(reading.model) if part.path.startswith("decoder")]:
-        found = [step for step in walk(reading, path, 2) if step.name == "softmax"]
+    trace = read(name)
+    with capture(trace.model) as maps:
+        trace.run()
+    for path in [part.path for part in parts(trace.model) if part.path.startswith("decoder")]:
+        found = [step for step in walk(trace, path, 2) if step.name == "softmax"]
         owned = [weights for other, weights in maps.items() if other.startswith(path)]
         assert len(found) == len(owned)
         for step, weights in zip(found, owned, strict=True):
@@ -96,85 +96,85 @@ def test_the_weights_of_a_walk_are_those_that_capture_gives(name) -> None:
 
 
 def test_rotary_turns_what_the_matrices_give() -> None:
-    reading = read("transformer, rotary")
-    steps = {step.name: step.values for step in walk(reading, "encoder.layers.0", 3, head=1)}
-    rotary = reading.model.encoder.layers[0].attention.rotary
+    trace = read("transformer, rotary")
+    steps = {step.name: step.values for step in walk(trace, "encoder.layers.0", 3, head=1)}
+    rotary = trace.model.encoder.layers[0].attention.rotary
     assert_same(steps["query, turned"], rotary(steps["query"][None, None, None], 3)[0, 0, 0])
 
 
 def test_one_table_serves_two_streams() -> None:
-    reading = read("transformer")
-    (source,) = walk(reading, "source_embedding", 1)
-    (target,) = walk(reading, "target_embedding", 1)
-    table = reading.model.target_embedding
+    trace = read("transformer")
+    (source,) = walk(trace, "source_embedding", 1)
+    (target,) = walk(trace, "target_embedding", 1)
+    table = trace.model.target_embedding
     assert_same(source.values, table.weight[4] * math.sqrt(8))
     assert_same(target.values, table.weight[7] * math.sqrt(8))
 
 
 def test_what_is_not_there_is_named() -> None:
-    reading = read("transformer")
+    trace = read("transformer")
     with pytest.raises(ValueError, match="no part is at 'decoder.layers.7'; this model has 'source_embedding'"):
-        walk(reading, "decoder.layers.7", 0)
+        walk(trace, "decoder.layers.7", 0)
     with pytest.raises(ValueError, match="token 9 of 5 was asked for"):
-        walk(reading, "encoder.layers.0", 9)
+        walk(trace, "encoder.layers.0", 9)
     with pytest.raises(ValueError, match="head 2 of 2 was asked for"):
-        walk(reading, "encoder.layers.0", 0, head=2)
+        walk(trace, "encoder.layers.0", 0, head=2)
 
 
-def results(reading: Reading, path: str) -> list[torch.Tensor]:
+def results(trace: Trace, path: str) -> list[torch.Tensor]:
     """What each run of a module gives: (tokens, width)."""
     seen: list[torch.Tensor] = []
-    handle = reading.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output[0]))
-    reading.run()
+    handle = trace.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output[0]))
+    trace.run()
     handle.remove()
     return seen
 
 
 def test_a_layer_that_runs_three_times_is_three_parts() -> None:
-    reading = read_one(looped())
-    assert [part.path for part in parts(reading.model)] == ["tokens", "layer@0", "layer@1", "layer@2", "norm"]
-    assert {part.call for part in parts(reading.model)} == {0}
-    weights = reading.weights("*")
-    for depth, expected in enumerate(results(reading, "layer")):
+    trace = read_one(looped())
+    assert [part.path for part in parts(trace.model)] == ["tokens", "layer@0", "layer@1", "layer@2", "norm"]
+    assert {part.call for part in parts(trace.model)} == {0}
+    weights = trace.weights("*")
+    for depth, expected in enumerate(results(trace, "layer")):
         for token in range(5):
-            steps = walk(reading, f"layer@{depth}", token, head=1)
+            steps = walk(trace, f"layer@{depth}", token, head=1)
             assert torch.equal(steps[-1].values, expected[token])
             (softmax,) = (step.values for step in steps if step.name == "softmax")
             assert_same(softmax, weights[f"layer.attention@{depth}"][1, token])
     with pytest.raises(ValueError, match="no part is at 'layer'; this model has 'tokens', 'layer@0'"):
-        walk(reading, "layer", 0)
+        walk(trace, "layer", 0)
 
 
 def test_a_part_that_holds_a_repeated_layer_ends_with_its_last_run() -> None:
-    reading = read_one(nn.Sequential(looped()))
-    reading.model.parts, reading.model.looks = {"0": "text"}, {}
-    steps = walk(reading, "0", 1)
+    trace = read_one(nn.Sequential(looped()))
+    trace.model.parts, trace.model.looks = {"0": "text"}, {}
+    steps = walk(trace, "0", 1)
     assert [step.name for step in steps].count("softmax") == 3
     assert steps[-1].name == "norm"
-    assert torch.equal(steps[-1].values, results(reading, "0.norm")[0][1])
+    assert torch.equal(steps[-1].values, results(trace, "0.norm")[0][1])
 
 
 def test_a_depth_that_did_not_run_is_named() -> None:
-    reading = read_one(looped())
-    reading.model.stops = 2
-    assert walk(reading, "layer@1", 0)
+    trace = read_one(looped())
+    trace.model.stops = 2
+    assert walk(trace, "layer@1", 0)
     with pytest.raises(ValueError, match="'layer@2' did not run; this model may stop before it"):
-        walk(reading, "layer@2", 0)
+        walk(trace, "layer@2", 0)
 
 
 def test_a_module_with_two_cores_tells_of_each() -> None:
-    reading = read_one(randomise(TwoCores()))
-    assert [(look.path, look.heads) for look in looks(reading.model)] == [("both.near", 2), ("both.far", 4)]
-    (expected,) = results(reading, "both")
-    steps = walk(reading, "both", 2)
+    trace = read_one(randomise(TwoCores()))
+    assert [(look.path, look.heads) for look in looks(trace.model)] == [("both.near", 2), ("both.far", 4)]
+    (expected,) = results(trace, "both")
+    steps = walk(trace, "both", 2)
     assert [step.name for step in steps] == [
         *("query", "softmax", "weighted sum"),
         *("query", "keys", "values", "dot products", "scaled", "softmax", "weighted sum", "add"),
     ]
     assert all(step.code is None or step.code.file == "regard/blocks/attend.py" for step in steps)
-    assert_same(steps[0].values, reading.model.tokens(reading.inputs[0])[0, 2, :4])
+    assert_same(steps[0].values, trace.model.tokens(trace.inputs[0])[0, 2, :4])
     assert torch.equal(steps[-1].values, expected[2])
     # the first core has no third head
-    assert [step.name for step in walk(reading, "both", 2, head=2)] == [step.name for step in steps[3:]]
+    assert [step.name for step in walk(trace, "both", 2, head=2)] == [step.name for step in steps[3:]]
     with pytest.raises(ValueError, match="head 4 of 4 was asked for"):
-        walk(reading, "both", 2, head=4)
+        walk(trace, "both", 2, head=4)

@@ -12,7 +12,7 @@ import regard
 from completers import TOKENIZERS, gpt2
 from helpers import assert_same, lively
 from regard import library
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.models.gpt2 import Gpt2Config
 from regard.models.heads import ClassificationHead, NoHead
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
@@ -22,8 +22,8 @@ from texts import TEXTS, TOKENIZER, bert
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 SENTENCES = ["the child eats bread", "we", "stones and bread and children", "", "El niño come pan."]
-JOINT = Tokenizer.train("bpe", 280, SENTENCES)
-OWN = Tokenizer.train("bpe", 270, SENTENCES[:1])
+JOINT = SubwordTokenizer.train("bpe", 280, SENTENCES)
+OWN = SubwordTokenizer.train("bpe", 270, SENTENCES[:1])
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "post": {"norm_placement": "post", "activation": "gelu"},
@@ -68,7 +68,7 @@ def test_it_writes_what_our_own_greedy_search_writes(tmp_path: Path, shape) -> N
     assert found.startswith("same tokens, log-probability a token off by ")
     mine, fast = regard.load(name), regard.load(f"ct2:{tmp_path / 'fast'}")
     for (ours,), (theirs,) in zip(*(t.translate(SENTENCES, beam=1) for t in (mine, fast)), strict=True):
-        assert (theirs.tokens, theirs.words, theirs.cut) == (ours.tokens, ours.words, ours.cut)
+        assert (theirs.tokens, theirs.words, theirs.truncated) == (ours.tokens, ours.words, ours.truncated)
         assert_same(torch.tensor(theirs.word_scores), torch.tensor(ours.word_scores), TOLERANCE)
         assert theirs.score == pytest.approx(ours.score, abs=TOLERANCE)
 
@@ -85,7 +85,7 @@ def test_what_is_too_long_is_cut_where_torch_cuts_it(pair) -> None:
     texts = ["x" * 100, "we"]
     (ours, _), (theirs, short) = (t.translate(texts, beam=1, prefixes=["y" * 50, ""]) for t in pair)
     assert theirs[0].tokens == ours[0].tokens
-    assert theirs[0].cut
+    assert theirs[0].truncated
     assert short[0].tokens == pair[0].translate(["we"], beam=1)[0][0].tokens
 
 
@@ -93,7 +93,7 @@ def test_a_table_of_positions_ends_where_sinusoids_do_not(tmp_path: Path) -> Non
     name = transformer(tmp_path / "mine", context=30)
     library.convert(name, f"ct2:{tmp_path / 'fast'}")
     (found,) = regard.load(f"ct2:{tmp_path / 'fast'}").translate(["x" * 100, "we"][:1])
-    assert found[0].cut
+    assert found[0].truncated
 
 
 def test_given_translations_have_the_scores_that_torch_gives_them(pair) -> None:
@@ -115,7 +115,7 @@ def test_what_it_cannot_do_is_refused_with_a_reason(pair) -> None:
     _, fast = pair
     with pytest.raises(ValueError, match="one seed for all texts"):
         fast.sample(["we"])
-    for look in (lambda: fast.align(["we"], ["pan"]), lambda: fast.grow("we"), lambda: fast.reading("we")):
+    for look in (lambda: fast.align(["we"], ["pan"]), lambda: fast.generate("we"), lambda: fast.trace("we")):
         with pytest.raises(ValueError, match="can be used, but not looked into; ask the model that it was made from"):
             look()
 
@@ -193,7 +193,7 @@ def test_vectors_are_those_of_torch_whatever_the_head(tmp_path: Path, head) -> N
     with pytest.raises(ValueError, match=r"the last layer, 2, only; got \[1, 2\]"):
         fast.embed(TEXTS, layers=[1, 2])
     with pytest.raises(ValueError, match="not looked into"):
-        fast.reading("bread")
+        fast.trace("bread")
 
 
 def test_eight_bits_take_a_quarter_and_leave_our_model_as_it_is(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_an_export_says_what_it_can_be_written_as(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch) -> None:
     library.convert(transformer(tmp_path / "mine"), f"ct2:{tmp_path / 'fast'}")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    monkeypatch.delitem(sys.modules, "regard.interop.ct2_run")
+    monkeypatch.delitem(sys.modules, "regard.interop.ct2_inference")
     with pytest.raises(ValueError, match=r"ctranslate2 is not installed, .* pip install 'regard\[export\]'"):
         regard.load(f"ct2:{tmp_path / 'fast'}")
 

@@ -10,12 +10,12 @@ import regard
 from helpers import assert_same, lively
 from regard import library
 from regard.blocks.positions import Rotary
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.codecs.wordpiece import WordPiece
 from regard.data.sequences import text_batch
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.models.transformer import TransformerConfig
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from texts import TEXTS, TOKENIZER, bert
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -73,7 +73,7 @@ def test_what_differs_is_refused_and_nothing_is_written(tmp_path: Path, monkeypa
 
 
 def test_other_models_and_eight_bits_are_refused(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.train("bpe", 280, TEXTS)
+    tokenizer = SubwordTokenizer.train("bpe", 280, TEXTS)
     model = lively(TransformerConfig(vocab_size=tokenizer.vocab_size, width=8, heads=2, ff_width=8).build()).float()
     library.save(
         tmp_path / "mine", model.config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, ""
@@ -90,5 +90,5 @@ def test_rotary_positions_are_refused(tmp_path: Path) -> None:
     model = bert(NoHead()).float()
     model.layers[0].attention.rotary = Rotary(4)
     with pytest.raises(ValueError, match="are not exported to ONNX: their rotary positions are complex numbers"):
-        onnx.write(tmp_path, Encoder(model, TOKENIZER))
+        onnx.write(tmp_path, Embedder(model, TOKENIZER))
     assert not list(tmp_path.iterdir())

@@ -57,10 +57,10 @@ def test_a_verdict_in_words() -> None:
 
 
 def test_an_interval_is_that_of_a_bootstrap_drawn_value_by_value() -> None:
-    chance = np.random.default_rng(3)
-    values = chance.choice([-1.0, 0.0, 2.5], size=400, p=[0.2, 0.5, 0.3])
+    rng = np.random.default_rng(3)
+    values = rng.choice([-1.0, 0.0, 2.5], size=400, p=[0.2, 0.5, 0.3])
     found = Interval.bootstrap("x", values.tolist())
-    means = [chance.choice(values, size=400).mean() for _ in range(4000)]
+    means = [rng.choice(values, size=400).mean() for _ in range(4000)]
     assert found.mean == pytest.approx(values.mean())
     # 4,000 samples leave quantiles an error of about 0.005
     assert [found.low, found.high] == pytest.approx(np.percentile(means, [2.5, 97.5]), abs=0.02)
@@ -70,8 +70,8 @@ def test_an_interval_is_that_of_a_bootstrap_drawn_value_by_value() -> None:
 
 
 def test_an_interval_has_the_truth_in_it_19_times_out_of_20() -> None:
-    chance = np.random.default_rng(1)
-    draws = [Interval.bootstrap("x", chance.normal(1.0, 2.0, 100).tolist(), samples=300) for _ in range(400)]
+    rng = np.random.default_rng(1)
+    draws = [Interval.bootstrap("x", rng.normal(1.0, 2.0, 100).tolist(), samples=300) for _ in range(400)]
     held = np.mean([each.low <= 1.0 <= each.high for each in draws])
     assert 0.91 < held < 0.98  # 0.95, within three standard errors and what 100 values are short of infinitely many
 

@@ -13,10 +13,10 @@ from regard.data.conllu import Sentence
 from regard.lab import layers
 from regard.lab.layers import Layers
 from regard.models.heads import NoHead
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from texts import TEXTS, TOKENIZER, bert
 
-ENCODER = Encoder(bert(NoHead(), width=32, layers=3), TOKENIZER)
+ENCODER = Embedder(bert(NoHead(), width=32, layers=3), TOKENIZER)
 SENTENCES = [Sentence(tuple(text.split()), tuple("SL"[len(word) > 3] for word in text.split())) for text in TEXTS]
 
 

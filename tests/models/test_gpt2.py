@@ -10,7 +10,7 @@ from regard.blocks.capture import capture
 from regard.blocks.dropout import Dropout
 from regard.config import ConfigError
 from regard.models.gpt2 import Gpt2, Gpt2Config
-from regard.models.interface import Answering, Autoregressive, Observable, State
+from regard.models.interface import Answering, Autoregressive, DecodingState, Observable
 
 CONTEXT = 9
 
@@ -216,7 +216,7 @@ def test_it_is_what_decoding_and_looking_ask_for() -> None:
     model = make()
     for protocol in (Autoregressive, Observable, Answering):
         assert isinstance(model, protocol)
-    assert isinstance(model.start(draw_tokens(1, 2)), State)
+    assert isinstance(model.start(draw_tokens(1, 2)), DecodingState)
 
 
 def test_what_cannot_be_is_named() -> None:

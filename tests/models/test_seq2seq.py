@@ -9,7 +9,7 @@ from helpers import assert_same, padded, padded_tokens, randomise
 from regard.blocks.capture import attention_cores, capture
 from regard.config import Config, ConfigError
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
-from regard.models.interface import Autoregressive, State
+from regard.models.interface import Autoregressive, DecodingState
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 
 VOCABULARY = {"vocab_size": 11, "source_vocab_size": 9}
@@ -93,7 +93,7 @@ def test_logits_are_the_output_layer_of_hidden(name) -> None:
     model, source, target = make(name), padded_tokens([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
     assert_same(model(source, target), model.hidden(source, target) @ model.output_parameters()[0].T)
     assert isinstance(model, Autoregressive)
-    assert isinstance(model.start(source), State)
+    assert isinstance(model.start(source), DecodingState)
 
 
 @MODELS

@@ -9,7 +9,7 @@ from helpers import assert_same, padded, padded_tokens, randomise, seeds, sizes
 from regard.blocks.dropout import Dropout
 from regard.blocks.norms import BatchNorm, LayerNorm
 from regard.config import ConfigError
-from regard.models.interface import Autoregressive, State
+from regard.models.interface import Autoregressive, DecodingState
 from regard.models.transformer import Transformer, TransformerConfig
 
 SHAPE = {"vocab_size": 11, "width": 8, "heads": 2, "ff_width": 12, "encoder_layers": 2, "decoder_layers": 1}
@@ -221,7 +221,7 @@ def test_a_model_without_memory_runs_too() -> None:
 
 def test_it_is_what_decoding_asks_for() -> None:
     assert isinstance(make(), Autoregressive)
-    assert isinstance(make().start(padded_tokens([2])), State)
+    assert isinstance(make().start(padded_tokens([2])), DecodingState)
 
 
 def test_encoder_and_decoder_may_differ_in_depth() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
-from regard.codecs.gpt2 import END, BytePairs
+from regard.codecs.gpt2 import END, ByteBpe
 
 regex: Any = pytest.importorskip("regex")
 
@@ -73,14 +73,14 @@ class Original:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[BytePairs, Original]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ByteBpe, Original]:
     """A small vocabulary, in files like those of GPT-2."""
-    model = json.loads(BytePairs.train(700, TEXTS).to_json())["model"]
+    model = json.loads(ByteBpe.train(700, TEXTS).to_json())["model"]
     folder = tmp_path_factory.mktemp("vocabulary")
     encoder_json, vocab_bpe = folder / "encoder.json", folder / "vocab.bpe"
     encoder_json.write_text(json.dumps(model["vocab"] | {END: len(model["vocab"])}), "utf-8")
     vocab_bpe.write_text("\n".join(["#version: 0.2", *map(" ".join, model["merges"])]) + "\n", "utf-8")
-    return BytePairs.from_files(encoder_json, vocab_bpe), Original(encoder_json, vocab_bpe)
+    return ByteBpe.from_files(encoder_json, vocab_bpe), Original(encoder_json, vocab_bpe)
 
 
 @settings(max_examples=200)

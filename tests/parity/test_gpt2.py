@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import assert_same, randomise, seeds
-from regard.codecs.gpt2 import BytePairs, Characters
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer
 from regard.interop import gpt2
 from regard.interop.files import ACTIVATIONS
 from regard.models.gpt2 import Gpt2, Gpt2Config
@@ -17,7 +17,7 @@ from regard.tasks.completion import Completer
 
 transformers = pytest.importorskip("transformers")
 
-TOKENIZER = BytePairs.train(270, ["the child eats the bread, the child eats the stone"])
+TOKENIZER = ByteBpe.train(270, ["the child eats the bread, the child eats the stone"])
 SHAPE = {"n_embd": 16, "n_head": 4, "n_layer": 2, "n_inner": 20, "n_positions": 12, "layer_norm_epsilon": 1e-3}
 
 
@@ -128,7 +128,7 @@ def test_greedy_text_is_the_same_token_by_token(dtype) -> None:
             logits_BV, state = ours.step(written[:, -1], state)
             written = torch.cat((written, logits_BV.argmax(-1, keepdim=True)), dim=1)
     assert torch.equal(written, expected_BT)
-    tokenizer = Characters.learn(["".join(map(chr, range(300)))])
+    tokenizer = CharacterTokenizer.learn(["".join(map(chr, range(300)))])
     for prompt_T, expected_T in zip(prompts_BT.tolist(), expected_BT.tolist(), strict=True):
         (found,) = Completer(ours, tokenizer).complete("".join(map(chr, prompt_T)), tokens=32, temperature=0.0)
         assert [*prompt_T, *found.tokens] == expected_T

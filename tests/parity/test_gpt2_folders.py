@@ -16,20 +16,20 @@ from torch import Tensor
 
 from changed_folders import assert_same_tensors, change_json, change_tensors
 from helpers import randomise
-from regard.codecs.gpt2 import END, FILES, BytePairs, Characters, TextTokenizer
+from regard.codecs.gpt2 import END, FILES, ByteBpe, CharacterTokenizer, LosslessTokenizer
 from regard.interop import gpt2
 from regard.models.gpt2 import Gpt2Config
 
 transformers = pytest.importorskip("transformers")
 
-TOKENIZER = BytePairs.train(270, ["the child eats the bread, the child eats the stone"])
+TOKENIZER = ByteBpe.train(270, ["the child eats the bread, the child eats the stone"])
 TEXTS = ["The child eats bread.", " é 日\n\n the  child'll ", "", "\t\x00 the the"]
 CONFIG = Gpt2Config(
     vocab_size=272, width=8, heads=2, ff_width=12, layers=2, context=12, activation="swish", norm_eps=1e-3, dropout=0.2
 )
 
 
-def write_ours(folder: Path, tokenizer: TextTokenizer = TOKENIZER) -> dict[str, Tensor]:
+def write_ours(folder: Path, tokenizer: LosslessTokenizer = TOKENIZER) -> dict[str, Tensor]:
     """Writes a model with random weights, which are given back."""
     weights = randomise(CONFIG.build()).float().state_dict()
     folder.mkdir()
@@ -77,7 +77,7 @@ def test_what_they_write_is_read_as_what_we_wrote(original: Path) -> None:
     ours = gpt2.read(original.parent / "ours")
     assert config == ours[0]
     assert_same_tensors(weights, ours[1])
-    assert isinstance(tokenizer, BytePairs)
+    assert isinstance(tokenizer, ByteBpe)
     assert tokenizer.encode(TEXTS) == TOKENIZER.encode(TEXTS)
 
 
@@ -197,7 +197,7 @@ def test_a_vocabulary_and_its_pairs_alone_read_like_the_tokenizer(names, tmp_pat
 
 def test_a_vocabulary_larger_than_the_table_is_refused_and_a_little_smaller_one_is_not(folder: Path) -> None:
     assert gpt2.read(folder)[2]["text"].vocab_size == 270  # for 272 vectors
-    larger = BytePairs.train(273, ["the child eats the bread, the child eats the stone and the stone"])
+    larger = ByteBpe.train(273, ["the child eats the bread, the child eats the stone and the stone"])
     assert larger.vocab_size == 273
     larger.save(folder / "tokenizer.json")
     assert_refused(folder, "its tokenizer has 273 tokens, its model's table 272 rows; are they of two models?")
@@ -246,7 +246,7 @@ def test_their_model_stops_where_our_text_ends(original: Path) -> None:
 
 
 def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
-    ours = Characters.learn(["the child's\n bread, é日 \t", "".join(map(chr, range(0x400, 0x480)))])
+    ours = CharacterTokenizer.learn(["the child's\n bread, é日 \t", "".join(map(chr, range(0x400, 0x480)))])
     weights = write_ours(tmp_path / "hf", ours)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     texts = ["the bread", "  he \n\n'ate\t", "日é,", ""]
@@ -257,7 +257,7 @@ def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
     tokenizer = codecs["text"]
     assert config == CONFIG
     assert_same_tensors(again, weights)
-    assert isinstance(tokenizer, Characters)
+    assert isinstance(tokenizer, CharacterTokenizer)
     assert tokenizer.encode(texts) == ours.encode(texts)
     generation = transformers.GenerationConfig.from_pretrained(tmp_path / "hf")
     assert (generation.bos_token_id, generation.eos_token_id) == (ours.begin, None)
@@ -265,7 +265,7 @@ def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
 
 def test_a_tokenizer_without_an_end_gets_none_there(tmp_path: Path) -> None:
     engine = json.loads(TOKENIZER.to_json())
-    ours = BytePairs(tokenizers.Tokenizer.from_str(json.dumps({**engine, "added_tokens": []})))
+    ours = ByteBpe(tokenizers.Tokenizer.from_str(json.dumps({**engine, "added_tokens": []})))
     assert ours.end is None
     write_ours(tmp_path / "hf", ours)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")

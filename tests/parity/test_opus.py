@@ -18,7 +18,7 @@ from torch import Tensor
 from helpers import assert_same, randomise
 from regard import library
 from regard.blocks.positions import Sinusoidal
-from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
 from regard.data.parallel import source_batch
 from regard.decoding.beam import Beam
 from regard.interop.marian import Order
@@ -134,13 +134,13 @@ def test_decoded_text_is_marian_s(folder: Path, theirs, ours) -> None:
     for text in SPANISH[:4]:
         (mine,) = ours.target.encode([text])
         assert ours.target.decode([mine]) == [theirs[1].decode([order[t] for t in mine], skip_special_tokens=True)]
-    assert ours.target.decode([[PAD, BEGIN, *mine, END]]) == ours.target.decode([mine])
+    assert ours.target.decode([[PAD_ID, BEGIN, *mine, END]]) == ours.target.decode([mine])
 
 
 @torch.no_grad()
 def assert_same_logits(model: Any, theirs: Any, order: list[int]) -> None:
     source, target = torch.randint(3, len(order), (3, 7)), torch.randint(3, len(order), (3, 5))
-    target[:, 0], source[1, 4:] = BEGIN, PAD
+    target[:, 0], source[1, 4:] = BEGIN, PAD_ID
     where, is_padding = torch.tensor(order), torch.arange(7) >= torch.tensor([[7], [4], [7]])
     logits = theirs(
         input_ids=where[source], attention_mask=(~is_padding).long(), decoder_input_ids=where[target]
@@ -191,7 +191,7 @@ class Adapter:
         target = torch.cat((state.target, tokens[:, None]), dim=1)
         inputs = {"input_ids": self.order[state.source], "attention_mask": (~state.is_padding).long()}
         logits = self.model(**inputs, decoder_input_ids=self.order[target]).logits[:, -1, self.order]
-        logits[:, [PAD, BEGIN]] = -1e9
+        logits[:, [PAD_ID, BEGIN]] = -1e9
         return logits, AdapterState(state.source, state.is_padding, target)
 
 
@@ -205,10 +205,10 @@ class AdapterState:
 
 def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
     inputs = source_batch(ours.source.encode([text for text in TEXTS if text]))
-    longest = [12] * len(inputs[0])
+    max_length = [12] * len(inputs[0])
     for width in (1, 4):
-        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, inputs, longest)
-        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), inputs, longest)
+        mine = Beam(BEGIN, END, width, n_best=width).search(ours.model, inputs, max_length)
+        other = Beam(BEGIN, END, width, n_best=width).search(Adapter(theirs[0], our_order(folder)), inputs, max_length)
         assert [[h.tokens for h in found] for found in mine] == [[h.tokens for h in found] for found in other]
 
 
@@ -235,7 +235,7 @@ def test_what_is_written_opens_there_and_translates_alike(folder: Path, ours, tm
 
 def native(tmp_path: Path, **changes: Any) -> Path:
     """A model as `regard train` makes it, with Marian's way of positions and norms."""
-    tokenizer = Tokenizer.train("bpe", 300, [*ENGLISH, *SPANISH])
+    tokenizer = SubwordTokenizer.train("bpe", 300, [*ENGLISH, *SPANISH])
     shape = {"width": 16, "heads": 2, "ff_width": 16, "encoder_layers": 1, "decoder_layers": 1}
     config = TransformerConfig(
         vocab_size=tokenizer.vocab_size,

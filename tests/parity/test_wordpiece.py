@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD_TOKEN, UNKNOWN, WordPiece
 
 pytest.importorskip("transformers")
 from transformers.models.bert import tokenization_bert_legacy as legacy
@@ -31,7 +31,7 @@ TEXT = st.text(st.one_of(st.sampled_from("aA bB .é["), *map(st.sampled_from, SA
 KNOWN = {*range(0x3400), *range(0xF900, 0x20000)}
 SEEN = [letter for kind, letters in SAME.items() if kind[0] not in "CZ" for letter in letters if ord(letter) in KNOWN]
 PIECES = ["play", "##ing", "##able", "un", "##aff", "The", "the", "Café", "cafe", "σς", "99"]
-VOCABULARY = [PAD, UNKNOWN, "[unused0]", BEGIN, END, MASK, *SEEN, *(f"##{letter}" for letter in SEEN), *PIECES]
+VOCABULARY = [PAD_TOKEN, UNKNOWN, "[unused0]", BEGIN, END, MASK, *SEEN, *(f"##{letter}" for letter in SEEN), *PIECES]
 
 TEXTS = [
     "", " ", "The unaffable, playing UNAFFABLE!", "naïve café CAFÉ Ångström", "Straße STRASSE ẞ", "İstanbul ıI",
@@ -88,7 +88,7 @@ def test_tokens_are_the_same_for_any_text(both, text) -> None:
 def test_special_tokens_have_the_numbers_of_the_vocabulary(both) -> None:
     ours, theirs = both
     assert [ours.pad, ours.unknown, ours.begin, ours.end, ours.mask] == theirs.convert_tokens_to_ids(
-        [PAD, UNKNOWN, BEGIN, END, MASK]
+        [PAD_TOKEN, UNKNOWN, BEGIN, END, MASK]
     )
     assert ours.vocab_size == theirs.vocab_size
 

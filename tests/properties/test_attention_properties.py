@@ -125,9 +125,9 @@ def test_future_tokens_change_no_past_output(past, future, seed, rotary) -> None
 def test_padding_changes_nothing(lengths, extra, seed) -> None:
     torch.manual_seed(seed)
     attention = MultiHeadAttention(8, 2).double()
-    longest = max(lengths) + extra
-    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64)
-    is_padding = torch.arange(longest) >= torch.tensor(lengths)[:, None]
+    max_length = max(lengths) + extra
+    x = torch.randn(len(lengths), max_length, 8, dtype=torch.float64)
+    is_padding = torch.arange(max_length) >= torch.tensor(lengths)[:, None]
     batched = attention(x, allowed=masks.padding(is_padding))
     for row, length in enumerate(lengths):
         assert_same(batched[row, :length], attention(x[row : row + 1, :length])[0])

@@ -12,14 +12,14 @@ fastapi = pytest.importorskip("fastapi")
 from starlette.testclient import TestClient  # noqa: E402
 
 from helpers import randomise  # noqa: E402
-from regard.codecs.subword import Tokenizer  # noqa: E402
+from regard.codecs.subword import SubwordTokenizer  # noqa: E402
 from regard.models.transformer import TransformerConfig  # noqa: E402
 from regard.serve import page  # noqa: E402
 from regard.serve.app import BODY, _listening, make_app, serve  # noqa: E402
 from regard.serve.explorer import Explorer  # noqa: E402
 from regard.tasks.translation import Translator  # noqa: E402
 
-TOKENIZER = Tokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
+TOKENIZER = SubwordTokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
 ASKED = {"inputs": {"source": "the child"}, "target": "el niño"}
 
 
@@ -65,9 +65,9 @@ def test_answers_are_those_of_the_explorer(client, explorer) -> None:
 
 
 def test_a_translation_grows_line_by_line(client, explorer) -> None:
-    response = client.post("/api/grow", json={"inputs": {"source": "the child"}})
+    response = client.post("/api/generate", json={"inputs": {"source": "the child"}})
     lines = [json.loads(line) for line in response.text.splitlines()]
-    assert lines == json.loads(json.dumps(list(explorer.grow("the child"))))
+    assert lines == json.loads(json.dumps(list(explorer.generate("the child"))))
     assert lines
 
 
@@ -79,7 +79,7 @@ def test_a_translation_grows_line_by_line(client, explorer) -> None:
         ("/api/read", b"[" * 200_000, 400, "a question should be a JSON object"),
         ("/api/read", b"\xff\xfe", 400, "a question should be a JSON object"),
         ("/api/read", b"{}", 400, "inputs: Field required"),
-        ("/api/grow", b"{}", 400, "inputs: Field required"),
+        ("/api/generate", b"{}", 400, "inputs: Field required"),
         ("/api/page", b"{}", 400, "address: Field required; asked: Field required"),
         ("/api/nothing", b"{}", 400, "no question is called 'nothing'; there are"),
         ("/nowhere", b"{}", 404, "Not Found"),
@@ -108,22 +108,39 @@ def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypa
     assert "secret" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"host": "evil.example"},
-        {"host": ""},
-        {"host": "["},
-        {"origin": "http://evil.example"},
-        {"origin": "http://localhost:3000"},
-    ],
-)
-def test_another_site_cannot_ask(client, headers) -> None:
-    response = client.post("/api/model", headers=headers, json={})
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://localhost:3000", "null"])
+def test_another_site_cannot_ask(client, origin) -> None:
+    response = client.post("/api/model", headers={"origin": origin}, json={})
     assert response.status_code == 400
-    assert response.json() == {"error": "this server has another name"}
+    assert response.json() == {"error": "another site may not ask"}
     same = {"origin": "http://localhost:7007", "host": "localhost:7007"}
     assert client.post("/api/model", headers=same, json={}).status_code == 200
+
+
+@pytest.mark.parametrize("port", ["", ":7007"])
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "127.0.0.1", "[::1]"])
+def test_names_of_this_machine_are_answered(client, name, port) -> None:
+    headers = {"host": name + port, "origin": f"http://{name}{port}"}
+    assert client.post("/api/model", headers=headers, json={}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:7007", "localhost.evil.example", "127.0.0.1.evil.example", "evil@localhost"),
+        *("", "[", "[::1", "[::1]evil.example", "::1", "[::2]:7007", "localhost:evil", "localhost:7007, evil.example"),
+    ],
+)
+def test_other_names_are_refused_so_that_dns_rebinding_gets_nowhere(client, host) -> None:
+    for headers in ({"host": host}, {"host": host, "origin": f"http://{host}"}):
+        response = client.post("/api/model", headers=headers, json={})
+        assert response.status_code == 400
+        assert "default-src 'self'" in response.headers["content-security-policy"]
+
+
+def test_a_server_for_other_machines_answers_to_any_name(explorer) -> None:
+    with TestClient(make_app(explorer, hosts=()), "http://models.example:7007") as client:
+        assert client.post("/api/model", json={}).status_code == 200
 
 
 def waiting_app(seconds: float):

@@ -58,7 +58,7 @@ def test_guesses_behind_masks_are_shown() -> None:
     explorer = Explorer(opened(PretrainingHead()), "words")
     read = explorer.answer("read", {"inputs": {"text": "the [MASK] dog [SEP] good food"}})
     place = read["streams"]["text"]["pieces"].index("[MASK]")
-    said = read["spoken"]
-    assert said["pieces"][place] == said["others"][place][0][0]
-    assert said["probabilities"][place] == said["others"][place][0][1]
-    assert said["pieces"][place + 1] == "dog"
+    target = read["spoken"]
+    assert target["pieces"][place] == target["others"][place][0][0]
+    assert target["probabilities"][place] == target["others"][place][0][1]
+    assert target["pieces"][place + 1] == "dog"

@@ -71,17 +71,17 @@ def test_switch_layer_and_head(page, address) -> None:
 
 def test_matrix_and_lines_show_the_model_s_weights(page, address, explorer) -> None:
     see(page, address, "heads", path="decoder.layers.0.cross", head="3")
-    reading = explorer.subject.reading(BREAD, explorer.subject.translate([BREAD])[0][0].tokens)
-    weights = reading.weights("decoder.layers.0.cross")["decoder.layers.0.cross"][3]
+    trace = explorer.subject.trace(BREAD, explorer.subject.translate([BREAD])[0][0].tokens)
+    weights = trace.weights("decoder.layers.0.cross")["decoder.layers.0.cross"][3]
     box = page.locator(".matrix")
     box.focus()
     for row in range(len(weights)):
         page.keyboard.press("ArrowRight" if row == 0 else "ArrowDown")
-        said = reading.said.pieces[row]
-        expect(box).to_have_attribute("aria-label", re.compile(rf"^{re.escape(said)} → We: "))
+        target = trace.target.pieces[row]
+        expect(box).to_have_attribute("aria-label", re.compile(rf"^{re.escape(target)} → We: "))
         shown = float(box.get_attribute("aria-label").rpartition(" ")[2])
         assert shown == pytest.approx(float(weights[row, 0]), abs=6e-4, rel=0.06)
-    most = reading.streams["source"].pieces[int(weights[3].argmax())]
+    most = trace.streams["source"].pieces[int(weights[3].argmax())]
     expect(page.locator(".lines [data-row='3']")).to_have_attribute("aria-label", re.compile(f"^pan looks at {most} "))
 
 
@@ -101,7 +101,7 @@ def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, exp
     tokens = explorer.subject.translate([BREAD])[0][0].tokens
     asked = {**ASKED, "path": "decoder.layers.0", "token": 3, "head": 1}
     (dots, *_) = [step for step in explorer.answer("walk", asked)["steps"] if step["name"] == "dot products"]
-    key = [*explorer.subject.reading(BREAD, tokens).streams["target"].pieces].index("com")
+    key = [*explorer.subject.trace(BREAD, tokens).streams["target"].pieces].index("com")
     assert float(heading.inner_text().rpartition(" ")[2]) == pytest.approx(dots["values"][key], abs=2e-3)
     page.get_by_role("button", name="decoder.layers.0", exact=True).click()
     expect(heading).to_have_count(0)
@@ -218,8 +218,11 @@ def test_quick_changes_are_all_made(page, address) -> None:
 
 def test_the_way_back_zooms_out(page, address) -> None:
     see(page, address, "walk", part="decoder.layers.0", token="3")
-    page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com")).click()
+    key = page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com"))
+    key.click()
     expect(page.get_by_role("heading", name="q · k for")).to_be_visible()
+    key.click()  # the same place again is no new entry in the history
+    ready(page, "walk")
     page.go_back()
     expect(page.get_by_role("heading", name="q · k for")).to_have_count(0)
     expect(page.locator("select[name=part]")).to_have_value("decoder.layers.0")

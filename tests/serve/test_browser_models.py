@@ -26,14 +26,14 @@ def test_words_behind_masks_are_guessed_while_one_types(page, guesser) -> None:
     page.goto(guesser)
     ready(page, "translate")
     expect(page.get_by_role("tab", name="Read and look")).to_be_visible()
-    said = page.locator("section", has_text="What it says").locator("p.words")
-    expect(said).to_have_text(re.compile(r"^the (?!\[MASK\]).+ dog ran$"))
+    target = page.locator("section", has_text="What it says").locator("p.words")
+    expect(target).to_have_text(re.compile(r"^the (?!\[MASK\]).+ dog ran$"))
     box = page.get_by_label("Text")
     box.fill("")
     box.press_sequentially("good [MASK] ", delay=20)
-    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+$"))
+    expect(target).to_have_text(re.compile(r"^good (?!\[MASK\])\S+$"))
     box.press_sequentially("food", delay=20)  # the space that was typed is still there
-    expect(said).to_have_text(re.compile(r"^good (?!\[MASK\])\S+ food$"))
+    expect(target).to_have_text(re.compile(r"^good (?!\[MASK\])\S+ food$"))
 
 
 def test_two_sentences_have_two_colours(page, guesser) -> None:

@@ -7,10 +7,10 @@ import torch
 from captions import PICTURE, Captioner
 from helpers import assert_same, randomise
 from regard.blocks.capture import capture, intervene
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.explain.importance import head_effects, rollout
 from regard.explain.media import MEDIA
-from regard.explain.reading import mean
+from regard.explain.trace import mean
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -20,7 +20,7 @@ from regard.tasks.translation import Translator
 from repeating import LoopedSubject
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
-TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
+TOKENIZER = SubwordTokenizer.train("bpe", 280, TEXTS)
 MODELS = {
     "transformer": TransformerConfig(
         vocab_size=280, width=8, heads=2, ff_width=8, encoder_layers=1, decoder_layers=2, positions="learned"
@@ -58,7 +58,7 @@ def test_each_depth_of_a_repeated_layer_can_be_asked_for(stops) -> None:
     explorer.subject.model.stops, asked = stops, {"inputs": {"text": "abcd"}}
     model = explorer.answer("model", {})
     assert [look["path"] for look in model["looks"]] == [f"layer.attention@{depth}" for depth in range(3)]
-    maps = explorer.subject.reading("").weights("*")
+    maps = explorer.subject.trace("").weights("*")
     assert len(maps) == stops
     for look in model["looks"]:
         weights = explorer.answer("attention", {**asked, "path": look["path"]}).values
@@ -122,9 +122,9 @@ def test_without_an_example_each_medium_has_its_own(monkeypatch) -> None:
 def test_weights_are_those_of_the_model() -> None:
     explorer = make()
     answer = explorer.answer("attention", {**ASKED, "path": "decoder.layers.1.cross"})
-    reading = explorer.subject.reading(ASKED["inputs"], ASKED["target"])
-    with capture(reading.model) as maps:
-        reading.run()
+    trace = explorer.subject.trace(ASKED["inputs"], ASKED["target"])
+    with capture(trace.model) as maps:
+        trace.run()
     assert_same(answer.values, maps["decoder.layers.1.cross"][0])
     assert_same(answer.values.sum(-1), torch.ones(answer.values.shape[:2], dtype=torch.float64))
 
@@ -133,11 +133,11 @@ def test_without_a_target_the_model_s_own_tokens_are_looked_at() -> None:
     explorer = make()
     answer = explorer.answer("read", {"inputs": {"source": "we"}})
     own = explorer.subject.translate(["we"], n_best=3)[0]
-    assert answer["said"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own[0].tokens))
+    assert answer["target"]["pieces"][:-1] == tuple(TOKENIZER.pieces(own[0].tokens))
     assert [found["text"] for found in answer["alternatives"]] == [found.text for found in own]
     assert answer["spoken"]["probabilities"] == pytest.approx(
-        explorer.subject.reading("we", own[0].tokens).log_probabilities(
-            explorer.subject.reading("we", own[0].tokens).run()
+        explorer.subject.trace("we", own[0].tokens).log_probabilities(
+            explorer.subject.trace("we", own[0].tokens).run()
         )[0].exp().tolist(),
         rel=1e-5,
     )  # fmt: skip
@@ -156,10 +156,10 @@ def test_each_what_if_is_the_same_change_made_in_python(name) -> None:
     explorer = make()
     change, arguments = CHANGES[name]
     answer = explorer.answer("what-if", {**ASKED, "change": change})
-    reading = explorer.subject.reading("the child", "el niño")
-    plain = reading.log_probabilities(reading.run())[0].exp()
+    trace = explorer.subject.trace("the child", "el niño")
+    plain = trace.log_probabilities(trace.run())[0].exp()
     with intervene(explorer.subject.model, **arguments):
-        changed = reading.log_probabilities(reading.run())[0].exp()
+        changed = trace.log_probabilities(trace.run())[0].exp()
         own = explorer.subject.translate(["the child"])[0][0]
     assert answer["original"]["probabilities"] == pytest.approx(plain.tolist(), rel=1e-5)
     assert answer["given"]["probabilities"] == pytest.approx(changed.tolist(), rel=1e-5)
@@ -178,7 +178,7 @@ def test_a_given_output_is_not_taken_for_the_model_s_own() -> None:
 def test_another_text_can_be_read_instead() -> None:
     explorer = make()
     answer = explorer.answer("what-if", {**ASKED, "other": {"source": "we"}})
-    given = explorer.subject.reading("we", "el niño")
+    given = explorer.subject.trace("we", "el niño")
     expected = float(given.log_probabilities(given.run()).sum())
     assert answer["given"]["log_probability"] == pytest.approx(expected, rel=1e-5)
 
@@ -186,11 +186,11 @@ def test_another_text_can_be_read_instead() -> None:
 def test_heads_are_weighed_by_what_happens_without_them() -> None:
     explorer = make()
     answer = explorer.answer("heads", ASKED)
-    for path, effects in head_effects(explorer.subject.reading("the child", "el niño")).items():
+    for path, effects in head_effects(explorer.subject.trace("the child", "el niño")).items():
         assert answer["effects"][path] == pytest.approx(effects.tolist(), rel=1e-5)
     assert [layer["path"] for layer in answer["early"]] == ["decoder.layers.0", "decoder.layers.1"]
     assert answer["rollouts"] == [("source", "source"), ("target", "target"), ("target", "source")]
-    for (asks, answers), weights in rollout(explorer.subject.reading("the child", "el niño")).items():
+    for (asks, answers), weights in rollout(explorer.subject.trace("the child", "el niño")).items():
         flow = explorer.answer("rollout", {**ASKED, "asks": asks, "answers": answers})
         assert_same(flow.values, weights)
 
@@ -204,15 +204,15 @@ def test_what_may_not_be_seen_is_null() -> None:
 
 def test_the_translation_grows_token_by_token() -> None:
     explorer = make()
-    grown = list(explorer.grow("the child"))
+    grown = list(explorer.generate("the child"))
     texts = [step["text"] for step in grown]
     assert all(longer.startswith(shorter) for shorter, longer in pairwise(texts))
     greedy = explorer.subject.translate(["the child"], beam=1)[0][0]
     assert (texts or [""])[-1] == greedy.text
-    reading = explorer.subject.reading("the child", greedy.tokens)
-    weights = mean(reading.weights("decoder.layers.*.cross").values())
+    trace = explorer.subject.trace("the child", greedy.tokens)
+    weights = mean(trace.weights("decoder.layers.*.cross").values())
     for row, step in zip(weights, grown, strict=False):
-        assert step["seen"]["pieces"] == reading.streams["source"].pieces
+        assert step["seen"]["pieces"] == trace.streams["source"].pieces
         assert step["weights"] == pytest.approx(row.tolist(), abs=1e-5)
 
 
@@ -249,7 +249,7 @@ def test_a_wrong_question_is_told_what_is_wrong(verb, arguments, message) -> Non
 
 
 def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch) -> None:
-    monkeypatch.setattr(module, "TOKENS", 5)
+    monkeypatch.setattr(module, "MAX_TOKENS", 5)
     explorer = make()
     monkeypatch.setattr(explorer.subject, "translate", None)  # which would fail
     for verb, arguments in (
@@ -262,5 +262,5 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
 
 def test_a_text_of_as_many_tokens_as_are_allowed_can_be_looked_at(monkeypatch) -> None:
     explorer = make()
-    monkeypatch.setattr(module, "TOKENS", explorer.subject.count("the child"))
-    assert explorer.answer("read", {"inputs": {"source": "the child"}, "target": "we"})["said"]
+    monkeypatch.setattr(module, "MAX_TOKENS", explorer.subject.count("the child"))
+    assert explorer.answer("read", {"inputs": {"source": "the child"}, "target": "we"})["target"]

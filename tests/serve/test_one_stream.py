@@ -17,8 +17,8 @@ from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Positions, make_positions
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Grown, Reading
-from regard.explain.view import View
+from regard.explain.trace import PartialOutput, Trace
+from regard.explain.view import AttentionView
 from regard.serve.explorer import Explorer, Numbers
 
 LETTERS = "abcdefghij"
@@ -65,18 +65,18 @@ class Reader:
     def count(self, inputs: Mapping[str, str]) -> int:
         return len(inputs["text"])
 
-    def reading(self, inputs: Mapping[str, str], said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Mapping[str, str], target: str | Sequence[int] | None = None) -> Trace:
         tokens = [LETTERS.index(letter) for letter in inputs["text"]]
-        answer = tokens if said is None else [LETTERS.index(x) if isinstance(x, str) else x for x in said]
+        answer = tokens if target is None else [LETTERS.index(x) if isinstance(x, str) else x for x in target]
         stream, spoken = (
             text_stream(x, pieces(x), TextLayout(tuple(range(len(x))), tuple(pieces(x)))) for x in (tokens, answer)
         )
-        return Reading(self.model, (torch.tensor([tokens]),), {"text": stream}, "text", spoken, tuple(answer), pieces)
+        return Trace(self.model, (torch.tensor([tokens]),), {"text": stream}, "text", spoken, tuple(answer), pieces)
 
     def alternatives(self, _inputs: Mapping[str, str], _count: int) -> list:
         return []
 
-    def grow(self, _inputs: Mapping[str, str]) -> Iterator[Grown]:
+    def generate(self, _inputs: Mapping[str, str]) -> Iterator[PartialOutput]:
         return iter(())
 
 
@@ -111,9 +111,9 @@ def test_every_question_has_an_answer(causal) -> None:
 
 
 def test_without_another_stream_a_view_is_the_mean_of_all() -> None:
-    reading = Reader(randomise(OneStream(True))).reading({"text": "abc"})
-    view = View(reading)
+    trace = Reader(randomise(OneStream(True))).trace({"text": "abc"})
+    view = AttentionView(trace)
     assert view.rows == view.columns == ("a", "b", "c")
-    with capture(reading.model) as maps:
-        reading.run()
+    with capture(trace.model) as maps:
+        trace.run()
     assert_same(view.weights, torch.stack([weights[0].mean(0) for weights in maps.values()]).mean(0))

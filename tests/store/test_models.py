@@ -5,12 +5,12 @@ from pathlib import Path
 
 import torch
 
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.models.transformer import TransformerConfig
 from regard.store import models
 
 CONFIG = TransformerConfig(vocab_size=9, width=4, heads=1, ff_width=4, encoder_layers=1, decoder_layers=1)
-ONE, OTHER = (Tokenizer.train("bpe", size, ["we are"]) for size in (262, 261))
+ONE, OTHER = (SubwordTokenizer.train("bpe", size, ["we are"]) for size in (262, 261))
 
 
 def saved(folder: Path, **codecs) -> models.Saved:
@@ -38,4 +38,7 @@ def test_roles_that_share_a_codec_share_its_file(tmp_path: Path) -> None:
 def test_roles_with_codecs_of_one_slot_have_a_file_each(tmp_path: Path) -> None:
     found = saved(tmp_path / "m", source=ONE, target=OTHER).codecs
     assert [file.path.name for file in found.values()] == ["tokenizer.source.json", "tokenizer.target.json"]
-    assert [Tokenizer.load(file.path).vocab_size for file in found.values()] == [ONE.vocab_size, OTHER.vocab_size]
+    assert [SubwordTokenizer.load(file.path).vocab_size for file in found.values()] == [
+        ONE.vocab_size,
+        OTHER.vocab_size,
+    ]

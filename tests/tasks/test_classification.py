@@ -16,50 +16,50 @@ RATER = Classifier(bert(RegressionHead()), TOKENIZER)
 
 def test_verdicts_are_those_of_each_text_alone() -> None:
     seconds = [None, "bread", None, None, "food"]
-    verdicts = CLASSIFIER.classify(TEXTS, seconds, batch_tokens=30)
-    for text, second, verdict in zip(TEXTS, seconds, verdicts, strict=True):
+    predictions = CLASSIFIER.classify(TEXTS, seconds, batch_tokens=30)
+    for text, second, prediction in zip(TEXTS, seconds, predictions, strict=True):
         (alone,) = CLASSIFIER.classify([text], [second])
-        assert alone.label == verdict.label == max(verdict.probabilities, key=verdict.probabilities.get)
-        assert alone.value == pytest.approx(verdict.value, abs=1e-12)
-        assert sum(verdict.probabilities.values()) == pytest.approx(1)
-    assert CLASSIFIER.classify([" ".join(["dog"] * 99)])[0].cut
+        assert alone.label == prediction.label == max(prediction.probabilities, key=prediction.probabilities.get)
+        assert alone.value == pytest.approx(prediction.value, abs=1e-12)
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+    assert CLASSIFIER.classify([" ".join(["dog"] * 99)])[0].truncated
     assert RATER.classify(["dog"])[0].label is None
 
 
 def test_the_loss_is_that_of_the_texts_with_labels() -> None:
     examples = [Example(text, None, label) for text, label in zip(TEXTS, "abcab", strict=True)]
-    batch = Labelled(TOKENIZER, examples, "abc", longest=24).fetch(np.arange(5))
-    summed, told = loss(answers(CLASSIFIER.model, batch), batch.label_B)
+    batch = Labelled(TOKENIZER, examples, "abc", max_length=24).fetch(np.arange(5))
+    summed, metrics = loss(answers(CLASSIFIER.model, batch), batch.label_B)
     logits = CLASSIFIER.model(*batch.inputs)[:, 0]
     assert_same(summed, F.cross_entropy(logits, batch.label_B, reduction="sum"))
-    assert told["accuracy"] == (logits.argmax(1) == batch.label_B).sum()
-    smooth, told = loss(logits, batch.label_B, smoothing=0.1)
-    assert_same(told["loss"], summed)
+    assert metrics["accuracy"] == (logits.argmax(1) == batch.label_B).sum()
+    smooth, metrics = loss(logits, batch.label_B, label_smoothing=0.1)
+    assert_same(metrics["loss"], summed)
     assert not torch.equal(smooth, summed)
     share = batch.share(7, 9)
-    nothing, told = loss(answers(CLASSIFIER.model, share), share.label_B)
-    assert (nothing.item(), told["accuracy"].item()) == (0, 0)
+    nothing, metrics = loss(answers(CLASSIFIER.model, share), share.label_B)
+    assert (nothing.item(), metrics["accuracy"].item()) == (0, 0)
 
 
 def test_the_loss_of_numbers_is_their_squared_distance() -> None:
     examples = [Example(text, None, str(i)) for i, text in enumerate(TEXTS)]
-    batch = Labelled(TOKENIZER, examples, (), longest=24).fetch(np.arange(5))
+    batch = Labelled(TOKENIZER, examples, (), max_length=24).fetch(np.arange(5))
     summed, _ = loss(answers(RATER.model, batch), batch.label_B)
-    expected = sum((verdict.value - i) ** 2 for i, verdict in enumerate(RATER.classify(TEXTS)))
+    expected = sum((prediction.value - i) ** 2 for i, prediction in enumerate(RATER.classify(TEXTS)))
     assert summed.item() == pytest.approx(expected)
     share = batch.share(7, 9)
     assert loss(answers(RATER.model, share), share.label_B)[0].item() == 0
 
 
 def test_looking_shows_the_verdict_and_what_else_it_might_have_been() -> None:
-    reading = CLASSIFIER.reading("good food")
-    verdict = CLASSIFIER.classify(["good food"])[0]
-    (chance,) = reading.chances(reading.run())
-    assert reading.said.layout.spelled == (verdict.label,)
-    assert chance.probability == pytest.approx(verdict.value)
-    assert CLASSIFIER.reading("good food", "bad").said.layout.spelled == ("bad",)
+    trace = CLASSIFIER.trace("good food")
+    prediction = CLASSIFIER.classify(["good food"])[0]
+    (predicted,) = trace.token_probabilities(trace.run())
+    assert trace.target.layout.spelled == (prediction.label,)
+    assert predicted.probability == pytest.approx(prediction.value)
+    assert CLASSIFIER.trace("good food", "bad").target.layout.spelled == ("bad",)
     with pytest.raises(ValueError, match="'awful' is not a label of this model; it has bad, good, so so"):
-        CLASSIFIER.reading("good food", "awful")
-    assert float(RATER.reading("dog").said.layout.spelled[0]) == pytest.approx(
+        CLASSIFIER.trace("good food", "awful")
+    assert float(RATER.trace("dog").target.layout.spelled[0]) == pytest.approx(
         RATER.classify(["dog"])[0].value, rel=0.01
     )

@@ -68,34 +68,34 @@ def test_a_model_without_a_limit_goes_on_as_far_as_is_asked(name) -> None:
 def test_a_model_without_a_limit_is_looked_into() -> None:
     of = boundless("characters")
     text = "light " * 40
-    assert len(of.reading(text).streams["text"].tokens) > len(text)
-    said = "yonder window " * 10
-    assert len(of.reading(text, said).said.tokens) == len(text) + len(said)
+    assert len(of.trace(text).streams["text"].tokens) > len(text)
+    target = "yonder window " * 10
+    assert len(of.trace(text, target).target.tokens) == len(text) + len(target)
     assert len(of.alternatives(text, 2)) == 2
-    assert len(list(of.grow(text))) > 1
+    assert len(list(of.generate(text))) > 1
 
 
 @given(names, prompts, st.integers(0, 1000), st.integers(0, 4), st.booleans())
 @settings(max_examples=15)
-def test_a_try_is_the_same_alone_and_among_others(name, prompt, seed, attempt, slides) -> None:
+def test_a_try_is_the_same_alone_and_among_others(name, prompt, seed, sample, slides) -> None:
     of = (SLIDING if slides else COMPLETERS)[name]
-    options = {"tokens": 12, "temperature": 1.5, "top_p": 0.9, "stop": ["e", "\n"], "repetition": 1.3}
+    options = {"tokens": 12, "temperature": 1.5, "top_p": 0.9, "stop": ["e", "\n"], "repetition_penalty": 1.3}
     options["overflow"] = "slide" if slides else "error"
-    together = of.complete(prompt, tries=5, seed=seed, **options)
-    (alone,) = of.complete(prompt, seed=seed + attempt, **options)
-    assert together[attempt].tokens == alone.tokens
-    assert together[attempt].seed == alone.seed
-    assert together[attempt].token_scores == pytest.approx(alone.token_scores)
+    together = of.complete(prompt, samples=5, seed=seed, **options)
+    (alone,) = of.complete(prompt, seed=seed + sample, **options)
+    assert together[sample].tokens == alone.tokens
+    assert together[sample].seed == alone.seed
+    assert together[sample].token_scores == pytest.approx(alone.token_scores)
 
 
 @given(names, prompts, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 3.0]))
 @settings(max_examples=15)
 def test_scores_are_the_models_own_log_probabilities(name, prompt, seed, temperature) -> None:
     of = COMPLETERS[name]
-    (found,) = of.complete(prompt, tokens=9, seed=seed, temperature=temperature, repetition=2.0, top_k=3)
+    (found,) = of.complete(prompt, tokens=9, seed=seed, temperature=temperature, repetition_penalty=2.0, top_k=3)
     assert len(found.tokens) == len(found.token_scores) == len(found.pieces)
-    reading = of.reading(prompt, found.tokens)
-    logs = reading.log_probabilities(reading.run())[0, -len(found.tokens) :]
+    trace = of.trace(prompt, found.tokens)
+    logs = trace.log_probabilities(trace.run())[0, -len(found.tokens) :]
     assert found.token_scores == pytest.approx(logs.tolist())
 
 
@@ -125,12 +125,12 @@ def test_characters_are_held_back_until_they_are_whole(ends) -> None:
     assert "🦄" in pieces
     (found,) = of.complete("x", tokens=tokens + ends)
     assert found.text == TALE
-    assert found.why == ("end" if ends else "length")
+    assert found.finish_reason == ("end" if ends else "length")
     assert (found.tokens[-1] == of.tokenizer.end) == ends
     # cut within a character, it says so
-    cut = TALE.encode().index("🦄".encode()) + 2
+    truncated = TALE.encode().index("🦄".encode()) + 2
     count = next(
-        i for i, raw in enumerate(accumulate(of.tokenizer.raw([t]) for t in found.tokens), 1) if len(raw) == cut
+        i for i, raw in enumerate(accumulate(of.tokenizer.raw([t]) for t in found.tokens), 1) if len(raw) == truncated
     )
     assert "".join(of.stream("x", tokens=count)) == of.complete("x", tokens=count)[0].text == "the naïve �"
 
@@ -145,7 +145,7 @@ def test_a_text_ends_before_the_first_stop_string(stop, text) -> None:
     expected = written[: min(written.index(s.encode()) for s in stop if s.encode() in written)].decode()
     (found,) = of.complete("", tokens=500, temperature=0.0, stop=stop)
     assert found.text == expected
-    assert found.why == "stop"
+    assert found.finish_reason == "stop"
     assert of.tokenizer.raw(found.tokens) == written
     pieces = list(of.stream("", tokens=500, temperature=0.0, stop=stop))
     assert "".join(pieces) == expected
@@ -173,14 +173,14 @@ def test_what_is_in_the_prompt_counts_as_repeated(name) -> None:
     logits = of.model(torch.tensor([read]))[0, -1]
     assert logits[read].max() > 0
     assert int(logits.argmax()) not in read
-    (found,) = of.complete("ROMEO:", tokens=1, temperature=0.0, repetition=0.01)  # repeating is rewarded
+    (found,) = of.complete("ROMEO:", tokens=1, temperature=0.0, repetition_penalty=0.01)  # repeating is rewarded
     assert found.tokens[0] == max(read, key=lambda token: float(logits[token]))
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_a_beam_gives_its_best_with_their_scores(name) -> None:
     of = COMPLETERS[name]
-    found = of.best("ROMEO:", beam=6, n_best=3, tokens=5, penalty=0.5)
+    found = of.best("ROMEO:", beam=6, n_best=3, tokens=5, length_penalty=0.5)
     assert len({completion.tokens for completion in found}) == 3
     assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
     for completion in found:
@@ -217,7 +217,7 @@ def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
         of.complete("O" * 100, tokens=1, overflow="error")
     (found,) = of.complete("RO" * 50, tokens=3, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, "RO" * 50, 3, 48)
-    for look in (of.reading, of.grow):
+    for look in (of.trace, of.generate):
         with pytest.raises(ValueError, match="a text of 100 tokens does not fit into the context of 48; shorten it"):
             look("O" * 100)
 
@@ -228,7 +228,7 @@ def test_the_last_token_need_not_be_seen() -> None:
     assert of.slides("ROMEO:", 44)
     (found,) = of.complete("ROMEO:", tokens=43, temperature=0.0)
     assert list(found.tokens) == greedy(of, "ROMEO:", 43, 48)
-    assert len(of.reading("O" * 48).said.tokens) == 48
+    assert len(of.trace("O" * 48).target.tokens) == 48
 
 
 def test_a_tokenizer_of_another_model_is_found_out() -> None:
@@ -246,7 +246,7 @@ def test_rows_that_stand_for_no_token_are_never_written(name) -> None:
         for key, tensor in spare.state_dict().items():
             tensor[: len(whole.model.state_dict()[key])] = whole.model.state_dict()[key]
         spare.tokens.weight[tokenizer.vocab_size :] = 50 * spare.norm.bias  # by far the likeliest
-    options = {"tokens": 12, "seed": 3, "tries": 2}
+    options = {"tokens": 12, "seed": 3, "samples": 2}
     expected = [found.tokens for found in whole.complete("ROMEO:", **options)]
     assert [found.tokens for found in Completer(spare, tokenizer).complete("ROMEO:", **options)] == expected
 
@@ -255,22 +255,22 @@ def test_rows_that_stand_for_no_token_are_never_written(name) -> None:
 def test_a_reading_says_the_next_token_at_each_place(name) -> None:
     of = COMPLETERS[name]
     (read,) = of.tokenizer.encode(["ROMEO:"])
-    reading = of.reading("ROMEO:")
+    trace = of.trace("ROMEO:")
     whole = [*read, *of.best("ROMEO:", tokens=20)[0].tokens]
-    assert reading.streams["text"].tokens == tuple(whole[:-1])
-    assert reading.said.tokens == tuple(whole[1:])
-    assert of.reading("ROMEO:", reading.answer).said == reading.said
-    given = of.reading("ROMEO:", " true")
+    assert trace.streams["text"].tokens == tuple(whole[:-1])
+    assert trace.target.tokens == tuple(whole[1:])
+    assert of.trace("ROMEO:", trace.answer).target == trace.target
+    given = of.trace("ROMEO:", " true")
     (true,) = of.tokenizer.encode([" true"])
     assert given.streams["text"].tokens == (*read, *true)
-    assert given.said.tokens == (*read, *true, int(given.run()[0, -1].argmax()))[1:]
-    words = reading.streams["text"].layout.spelled
+    assert given.target.tokens == (*read, *true, int(given.run()[0, -1].argmax()))[1:]
+    words = trace.streams["text"].layout.spelled
     assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(words), dtype=torch.float64))
 
 
 def test_a_stream_says_where_its_tokens_end() -> None:
     of = COMPLETERS["pairs"]
-    stream = of.reading("Oé", "!").streams["text"].layout
+    stream = of.trace("Oé", "!").streams["text"].layout
     assert stream.text == "Oé!"
     assert stream.ends == (1, None, 2, 3)
 
@@ -278,7 +278,7 @@ def test_a_stream_says_where_its_tokens_end() -> None:
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_a_text_grows(name) -> None:
     of = COMPLETERS[name]
-    grown = [step.text for step in of.grow("ROMEO:")]
+    grown = [step.text for step in of.generate("ROMEO:")]
     assert grown[-1] == of.complete("ROMEO:", tokens=20, temperature=0.0)[0].text
     assert all(longer.startswith(shorter.rstrip("\ufffd")) for shorter, longer in pairwise(grown))
 
@@ -292,7 +292,7 @@ def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     pieces = read["streams"]["text"]["pieces"]
     best = COMPLETERS[name].alternatives("ROMEO:", 3)
     assert [found["text"] for found in read["alternatives"]] == [found.text for found in best]
-    assert tuple(read["said"]["pieces"][-len(best[0].pieces) :]) == best[0].pieces
+    assert tuple(read["target"]["pieces"][-len(best[0].pieces) :]) == best[0].pieces
     for look in model["looks"]:
         answer = explorer.answer("attention", {**asked, "path": look["path"]})
         assert isinstance(answer, Numbers)
@@ -316,8 +316,8 @@ def test_the_explorer_has_an_answer_to_every_question(name) -> None:
     assert_same(rolled.sum(1), torch.ones(len(pieces), dtype=torch.float64))
     assert len(explorer.answer("positions", {"length": 9}).values) == 9
     assert explorer.answer("likeness", {"length": 9})["similarity"]
-    grown = list(explorer.grow("ROMEO:"))
-    assert [step["text"] for step in grown] == [step.text for step in COMPLETERS[name].grow("ROMEO:")]
+    grown = list(explorer.generate("ROMEO:"))
+    assert [step["text"] for step in grown] == [step.text for step in COMPLETERS[name].generate("ROMEO:")]
     for step in grown:
         assert len(step["weights"]) == len(step["seen"]["pieces"])
         assert sum(step["weights"]) == pytest.approx(1, abs=1e-4)

@@ -11,10 +11,10 @@ from regard.blocks.heads import Pooler
 from regard.data.batches import IGNORED
 from regard.data.pretraining import PretrainingBatch
 from regard.models.heads import PretrainingHead
-from regard.tasks.pretraining import Guesser, next_loss, word_loss
+from regard.tasks.pretraining import MaskFiller, next_loss, word_loss
 from texts import TOKENIZER, bert
 
-GUESSER = Guesser(bert(PretrainingHead()), TOKENIZER)
+GUESSER = MaskFiller(bert(PretrainingHead()), TOKENIZER)
 
 
 def test_the_losses_are_those_of_what_is_asked() -> None:
@@ -24,18 +24,18 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
     model = GUESSER.model
     x_BTD = model.hidden(*batch.inputs)
     logits_BTV = model(*batch.inputs)
-    loss, told = word_loss(model, x_BTD, batch)
+    loss, metrics = word_loss(model, x_BTD, batch)
     assert_same(loss, F.cross_entropy(logits_BTV.flatten(0, 1), words_BT.flatten(), reduction="sum"))
-    assert told["mlm_accuracy"] == (logits_BTV.argmax(2) == words_BT).sum()
-    smooth, told = word_loss(model, x_BTD, batch, smoothing=0.1)
-    assert_same(told["loss"], loss)
+    assert metrics["mlm_accuracy"] == (logits_BTV.argmax(2) == words_BT).sum()
+    smooth, metrics = word_loss(model, x_BTD, batch, label_smoothing=0.1)
+    assert_same(metrics["loss"], loss)
     assert not torch.equal(smooth, loss)
-    loss, told = next_loss(model, x_BTD, batch)
+    loss, metrics = next_loss(model, x_BTD, batch)
     answers = model.head.next(model.pool(x_BTD))[:, 0]
     assert_same(loss, F.cross_entropy(answers[:1], torch.tensor([1]), reduction="sum"))
-    assert told["nsp_accuracy"] == (answers[0].argmax() == 1)
-    loss, told = word_loss(model, x_BTD[:1], batch.share(3, 4))
-    assert (loss.item(), told["mlm_accuracy"].item()) == (0, 0)
+    assert metrics["nsp_accuracy"] == (answers[0].argmax() == 1)
+    loss, metrics = word_loss(model, x_BTD[:1], batch.share(3, 4))
+    assert (loss.item(), metrics["mlm_accuracy"].item()) == (0, 0)
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ def test_one_sentence_may_follow_another() -> None:
     assert 0 < GUESSER.follows("the dog", "bread") < 1
     assert GUESSER.follows("the dog", "bread") != GUESSER.follows("bread", "the dog")
     with pytest.raises(ValueError, match="never asked"):
-        Guesser(bert(PretrainingHead(pooled=False)), TOKENIZER).follows("a", "b")
+        MaskFiller(bert(PretrainingHead(pooled=False)), TOKENIZER).follows("a", "b")
 
 
 def test_looking_shows_the_guess_behind_the_mask() -> None:
-    reading = GUESSER.reading("the [MASK] ran")
+    trace = GUESSER.trace("the [MASK] ran")
     ((best, *_),) = GUESSER.fill("the [MASK] ran")
-    assert best.word in reading.said.pieces
-    assert TOKENIZER.mask in reading.streams["text"].tokens
-    assert TOKENIZER.mask not in reading.said.tokens
-    assert GUESSER.reading("the [MASK] ran", "the dog ran").said.layout.spelled == ("the", "dog", "ran")
+    assert best.word in trace.target.pieces
+    assert TOKENIZER.mask in trace.streams["text"].tokens
+    assert TOKENIZER.mask not in trace.target.tokens
+    assert GUESSER.trace("the [MASK] ran", "the dog ran").target.layout.spelled == ("the", "dog", "ran")

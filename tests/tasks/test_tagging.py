@@ -9,15 +9,15 @@ from regard.data.batches import IGNORED
 from regard.data.conllu import Sentence
 from regard.data.tagged import TaggedPieces, TaggedWords
 from regard.models.heads import TaggingHead
-from regard.models.tagger import TaggerConfig
+from regard.models.rnn_tagger import RnnTaggerConfig
 from regard.tasks.tagging import PieceTagger, WordTagger, loss, words
 from texts import TEXTS, TOKENIZER, bert
 
 SENTENCES = [text.split() for text in TEXTS]
-WORDS = Words.learn(SENTENCES, least=1)
+WORDS = Words.learn(SENTENCES, min_count=1)
 PIECES = PieceTagger(bert(TaggingHead(labels=("N", "V", "X"))), TOKENIZER)
 WHOLE = WordTagger(
-    randomise(TaggerConfig(sizes=WORDS.sizes()["sizes"], labels=("N", "V", "X"), width=8).build()), WORDS
+    randomise(RnnTaggerConfig(sizes=WORDS.sizes()["sizes"], labels=("N", "V", "X"), width=8).build()), WORDS
 )
 
 
@@ -44,10 +44,10 @@ def test_the_loss_is_that_of_the_tags_asked_for() -> None:
         (PIECES.model, TaggedPieces(TOKENIZER, tagged, "NVX", 24).fetch(np.arange(5))),
         (WHOLE.model, TaggedWords(WORDS, tagged, "NVX", 24).fetch(np.arange(5))),
     ):
-        summed, told = loss(model, batch)
+        summed, metrics = loss(model, batch)
         logits = model(*batch.inputs).flatten(0, 1)
         assert_same(summed, F.cross_entropy(logits, batch.tag_BT.flatten(), reduction="sum", ignore_index=IGNORED))
-        assert told["accuracy"] == (logits.argmax(1) == batch.tag_BT.flatten()).sum()
+        assert metrics["accuracy"] == (logits.argmax(1) == batch.tag_BT.flatten()).sum()
         assert torch.isfinite(loss(model, batch.share(8, 9))[0])
 
 
@@ -57,12 +57,12 @@ def test_a_text_is_taken_apart_into_words_and_signs() -> None:
 
 
 def test_looking_shows_the_tags() -> None:
-    reading = PIECES.reading("the brown dog")
-    assert len(reading.said.tokens) == len(reading.streams["text"].tokens)
+    trace = PIECES.trace("the brown dog")
+    assert len(trace.target.tokens) == len(trace.streams["text"].tokens)
     tags = PIECES.tag([["the", "brown", "dog"]])[0]
-    starts = [i for i, piece in enumerate(reading.streams["text"].pieces) if not piece.startswith(("##", "["))]
-    assert [reading.said.pieces[i] for i in starts] == tags
-    assert list(reading.said.layout.spelled) == tags
-    assert [word for word in reading.said.layout.words if word >= 0] == [0, 1, 2]
+    starts = [i for i, piece in enumerate(trace.streams["text"].pieces) if not piece.startswith(("##", "["))]
+    assert [trace.target.pieces[i] for i in starts] == tags
+    assert list(trace.target.layout.spelled) == tags
+    assert [word for word in trace.target.layout.words if word >= 0] == [0, 1, 2]
     with pytest.raises(ValueError, match="'Q' is not a tag of this model; it has N, V, X"):
-        PIECES.reading("the", "Q Q Q")
+        PIECES.trace("the", "Q Q Q")

@@ -6,7 +6,7 @@ import torch
 import regard
 from regard.models.heads import ClassificationHead, NoHead, TaggingHead
 from regard.tasks.classification import Classifier
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from regard.tasks.tagging import PieceTagger
 from texts import TOKENIZER, bert
 
@@ -27,7 +27,7 @@ def test_a_string_is_a_text_to_models_that_read() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
     assert classifier.classify(TEXT) == classifier.classify([TEXT])[0]
     assert classifier.classify(TEXT, TEXT) == classifier.classify([TEXT], [TEXT])[0]
-    encoder = Encoder(bert(NoHead()), TOKENIZER)
+    encoder = Embedder(bert(NoHead()), TOKENIZER)
     assert torch.equal(encoder.embed(TEXT), encoder.embed([TEXT])[0])
     tagger = PieceTagger(bert(TaggingHead(labels=("A", "B"))), TOKENIZER)
     assert tagger.tag(TEXT) == tagger.tag([TEXT])[0] == tagger.tag([TEXT.split()])[0]
@@ -42,7 +42,7 @@ def test_anything_else_is_a_clear_error(wrong, message) -> None:
     with pytest.raises(ValueError, match=message):
         regard.load("en-es").translate(wrong)
     with pytest.raises(ValueError, match=message):
-        Encoder(bert(NoHead()), TOKENIZER).embed(wrong)
+        Embedder(bert(NoHead()), TOKENIZER).embed(wrong)
 
 
 def test_texts_and_what_goes_with_them_are_as_many() -> None:

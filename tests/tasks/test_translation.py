@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from helpers import assert_same, randomise
-from regard.codecs.subword import PAD, Tokenizer
+from regard.codecs.subword import PAD_ID, SubwordTokenizer
 from regard.data.batches import in_batches
 from regard.data.parallel import pair_batch
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
@@ -11,7 +11,7 @@ from regard.models.transformer import TransformerConfig
 from regard.tasks.translation import Translator, loss
 
 TEXTS = ["the child eats bread", "el niño come pan", "we", "stones and bread and children"]
-TOKENIZER = Tokenizer.train("bpe", 280, TEXTS)
+TOKENIZER = SubwordTokenizer.train("bpe", 280, TEXTS)
 
 
 def make(**changes) -> torch.nn.Module:
@@ -20,15 +20,17 @@ def make(**changes) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_cross_entropy_over_real_tokens(tied, smoothing) -> None:
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_the_loss_is_cross_entropy_over_real_tokens(tied, label_smoothing) -> None:
     model = make(tied=tied)
     batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
-    smooth, plain, count = loss(model, batch, smoothing)
+    smooth, plain, count = loss(model, batch, label_smoothing)
     logits = model(*batch.inputs).flatten(0, 1)
     target = batch.next_BT.flatten()
-    assert_same(smooth, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum", label_smoothing=smoothing))
-    assert_same(plain, F.cross_entropy(logits, target, ignore_index=PAD, reduction="sum"))
+    assert_same(
+        smooth, F.cross_entropy(logits, target, ignore_index=PAD_ID, reduction="sum", label_smoothing=label_smoothing)
+    )
+    assert_same(plain, F.cross_entropy(logits, target, ignore_index=PAD_ID, reduction="sum"))
     assert count == 2 + 4
 
 
@@ -77,7 +79,7 @@ def test_batches_hold_texts_of_like_length() -> None:
 
 def test_words_have_the_scores_of_their_tokens() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
-    for found in translator.translate(TEXTS, penalty=0.0):
+    for found in translator.translate(TEXTS, length_penalty=0.0):
         (best,) = found
         assert " ".join(best.words) == " ".join(word.decode() for word in best.text.encode().split())
         assert len(best.words) == len(best.word_scores)
@@ -110,11 +112,11 @@ def test_a_prefix_is_what_a_translation_begins_with() -> None:
 
 def test_samples_are_drawn_by_seed() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
-    one = translator.sample(TEXTS, tries=3, seed=1)
+    one = translator.sample(TEXTS, samples=3, seed=1)
     assert [[t.text for t in found] for found in one] == [
-        [t.text for t in found] for found in translator.sample(TEXTS, tries=3, seed=1, batch_tokens=30)
+        [t.text for t in found] for found in translator.sample(TEXTS, samples=3, seed=1, batch_tokens=30)
     ]
-    assert one != translator.sample(TEXTS, tries=3, seed=9)
+    assert one != translator.sample(TEXTS, samples=3, seed=9)
     cold = translator.sample(TEXTS, temperature=0.0)
     assert [found[0].text for found in cold] == [found[0].text for found in translator.translate(TEXTS, beam=1)]
 
@@ -132,7 +134,7 @@ def test_a_text_longer_than_the_model_can_take_is_cut_and_does_not_harm_the_othe
     translator = Translator(randomise(config.build()), TOKENIZER, TOKENIZER)
     alone, long = translator.translate(["we", "x" * 100])
     assert [found.tokens for found in alone] == [found.tokens for found in translator.translate(["we"])[0]]
-    assert long[0].cut
+    assert long[0].truncated
     assert len(long[0].tokens) <= 29
-    assert not any(found.cut for found in alone if len(found.tokens) < 22)
-    assert len(list(translator.grow("x" * 100))) <= 29
+    assert not any(found.truncated for found in alone if len(found.tokens) < 22)
+    assert len(list(translator.generate("x" * 100))) <= 29

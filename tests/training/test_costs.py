@@ -11,7 +11,7 @@ from regard.models.transformer import Transformer
 from regard.training.loop import Training
 from runs import start
 
-CHANGES = ["model.dropout=0.0", "train.weight_decay=0.0", "train.clip=1e9"]
+CHANGES = ["model.dropout=0.0", "train.weight_decay=0.0", "train.clip_norm=1e9"]
 
 
 def ponder(monkeypatch) -> None:

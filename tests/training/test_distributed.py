@@ -54,7 +54,7 @@ print("equal")
 SHARD = "train.shard=true"
 SMALL = [
     "data.pairs=200", "tokenizer.vocab_size=300", "model.width=16", "model.ff_width=16", "model.dropout=0.0",
-    "train.epochs=9", "train.batch_tokens=300", "train.validate=5", "train.checkpoint=5", "train.warmup=3",
+    "train.epochs=9", "train.batch_tokens=300", "train.validate_every=5", "train.checkpoint_every=5", "train.warmup=3",
     "train.accumulate=2", "threads=1",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli.main import app
-from regard.codecs.gpt2 import BytePairs, Characters
+from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer
 from regard.config import ConfigError
 from regard.recipe import read
 from regard.recipe import training as training_of
@@ -44,7 +44,7 @@ def log_of(run: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "characters"
-    changes = ["train.steps=120", "train.validate=60", "train.learning_rate=1e-2", "train.warmup=10"]
+    changes = ["train.steps=120", "train.validate_every=60", "train.learning_rate=1e-2", "train.warmup=10"]
     start("gpt2/characters", run, f"data.text={text}", *changes).train()
     return run
 
@@ -60,7 +60,7 @@ def test_a_repetitive_text_is_learnt(trained: Path) -> None:
 def test_a_trained_model_completes_and_is_evaluated(trained: Path, text: Path, tmp_path: Path) -> None:
     opened = regard.load(str(trained))
     assert isinstance(opened, Completer)
-    assert isinstance(opened.tokenizer, Characters)
+    assert isinstance(opened.tokenizer, CharacterTokenizer)
     (tmp_path / "valid.txt").write_text(LINE)
     expected = opened.measure(LINE)
     assert expected.loss < 0.5
@@ -74,7 +74,13 @@ def test_a_trained_model_completes_and_is_evaluated(trained: Path, text: Path, t
 
 @pytest.mark.parametrize("name", ["gpt2/characters", "gpt2/own-text"])
 def test_training_goes_on_to_the_bit(text: Path, tmp_path: Path, name) -> None:
-    changes = [f"data.text={text}", "train.checkpoint=2", "train.validate=2", "train.epochs=1000", "model.dropout=0.1"]
+    changes = [
+        f"data.text={text}",
+        "train.checkpoint_every=2",
+        "train.validate_every=2",
+        "train.epochs=1000",
+        "model.dropout=0.1",
+    ]
     changes += ["train.schedule=constant", "train.batch_size=60"]
     changes += ["tokenizer.vocab_size=270"] if name == "gpt2/own-text" else []
     for run, steps in (("straight", [5]), ("resumed", [2, 5])):
@@ -106,7 +112,7 @@ def test_folders_are_read_and_byte_pairs_learnt(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     small = [f"data.text={notes}/", "tokenizer.vocab_size=300"]
     task = start("gpt2/own-text", tmp_path / "run", *small, console=console).task
-    assert isinstance(task.tokenizer, BytePairs)
+    assert isinstance(task.tokenizer, ByteBpe)
     assert task.config.vocab_size == task.tokenizer.vocab_size <= 300
     ends = (np.asarray(task.batches.examples.tokens) == task.tokenizer.end).sum()
     assert ends == 2
@@ -115,7 +121,7 @@ def test_folders_are_read_and_byte_pairs_learnt(tmp_path: Path) -> None:
 
 
 def test_gpt_2_own_files_are_taken(text: Path, tmp_path: Path) -> None:
-    own = json.loads(BytePairs.train(280, [LINE]).to_json())["model"]
+    own = json.loads(ByteBpe.train(280, [LINE]).to_json())["model"]
     folder = tmp_path / "files"
     folder.mkdir()
     changes = [f"data.text={text}", f"tokenizer.files={folder}"]
@@ -129,11 +135,11 @@ def test_gpt_2_own_files_are_taken(text: Path, tmp_path: Path) -> None:
 
 
 def test_windows_may_be_shorter_than_what_the_model_sees(text: Path, tmp_path: Path) -> None:
-    training = start("gpt2/characters", tmp_path / "run", f"data.text={text}", "data.longest=8")
+    training = start("gpt2/characters", tmp_path / "run", f"data.text={text}", "data.max_length=8")
     assert next(training.batches).tokens_BT.shape == (12, 8)
     assert training.model.limit == 16
-    with pytest.raises(ValueError, match="a text of 17 tokens, its end included, is more than the model can take, 16"):
-        start("gpt2/characters", tmp_path / "other", f"data.text={text}", "data.longest=17")
+    with pytest.raises(ValueError, match="a text has 17 tokens, end token included, more than the model takes, 16"):
+        start("gpt2/characters", tmp_path / "other", f"data.text={text}", "data.max_length=17")
 
 
 def test_training_begins_with_a_model_and_its_tokenizer(trained: Path, text: Path, tmp_path: Path) -> None:
@@ -142,7 +148,7 @@ def test_training_begins_with_a_model_and_its_tokenizer(trained: Path, text: Pat
     changes = [f"data.text={text}", f"model.init={trained}", "train.steps=1", "train.learning_rate=1e-30"]
     training = start("gpt2/own-text", tmp_path / "run", *changes)
     training.train()
-    assert training.task.tokenizer.to_json() == Characters.load(trained / "codecs" / "tokenizer.json").to_json()
+    assert training.task.tokenizer.to_json() == CharacterTokenizer.load(trained / "codecs" / "tokenizer.json").to_json()
     old, new = (load_file(run / "model" / "model.safetensors") for run in (trained, tmp_path / "run"))
     assert all(torch.allclose(old[name], new[name], atol=1e-6) for name in old)
 

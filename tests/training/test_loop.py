@@ -42,7 +42,7 @@ def die_at(training: Training, step: int) -> None:
 
 def test_a_run_leaves_what_it_promises(straight: Path) -> None:
     assert {path.name for path in straight.iterdir()} == {
-        "recipe.json", "text.json", "codecs", "log.jsonl", "checkpoints", "model", "last", "curves.png",
+        "recipe.toml", "text.json", "codecs", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
     assert len(list((straight / "checkpoints").iterdir())) == 2
     log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
@@ -138,9 +138,9 @@ def test_validation_judges_the_average_and_leaves_the_weights_as_they_are(tmp_pa
     training.step([next(training.batches) for _ in range(2)], 0.01)
     before = {name: p.detach().clone() for name, p in training.parameters.items()}
     training.validate()
-    judged = dict(training.judge.named_parameters())
+    judged = dict(training.validation_model.named_parameters())
     assert all(torch.equal(before[name], p) for name, p in training.parameters.items())
-    assert all(torch.equal(training.average[name], p) for name, p in judged.items())
+    assert all(torch.equal(training.ema[name], p) for name, p in judged.items())
     assert any(not torch.equal(before[name], p) for name, p in judged.items())
 
 
@@ -156,7 +156,7 @@ def test_steps_end_a_run_too_and_so_do_minutes_and_patience(tmp_path: Path) -> N
     assert training.progress == 1
     assert training.state.step >= 1
     assert (tmp_path / "minutes" / "model" / "config.json").exists()
-    training = start(tmp_path / "patience", "train.patience=1", "train.learning_rate=1e-30", "train.validate=1")
+    training = start(tmp_path / "patience", "train.patience=1", "train.learning_rate=1e-30", "train.validate_every=1")
     training.train()
     assert training.state.step < 10
     assert training.state.stale == 1
@@ -181,8 +181,8 @@ def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
         training.model.double()
         training.optimizer.step = lambda: None  # type: ignore[method-assign]
         training.optimizer.zero_grad = lambda: None  # type: ignore[method-assign]
-        training.average = {}
-        training.config = training.config.__class__(**{**vars(training.config), "clip": 1e9})
+        training.ema = {}
+        training.config = training.config.__class__(**{**vars(training.config), "clip_norm": 1e9})
         training.step([pair_batch(*([pairs[i][side] for i in group] for side in (0, 1))) for group in groups], 1.0)
         gradients.append({name: p.grad for name, p in training.parameters.items()})
     for name, gradient in gradients[0].items():
@@ -190,7 +190,7 @@ def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
 
 
 def test_a_run_may_begin_with_the_weights_of_another(straight: Path, tmp_path: Path) -> None:
-    changes = [f"model.init={straight}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.average=0.0"]
+    changes = [f"model.init={straight}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.ema=0.0"]
     training = finish(tmp_path / "tuned", *changes, "train.steps=1")
     old, new = (load_file(folder / "model" / "model.safetensors") for folder in (straight, tmp_path / "tuned"))
     for name, tensor in old.items():
@@ -209,7 +209,7 @@ def test_a_model_to_begin_with_must_have_the_shape_asked_for(straight: Path, tmp
 
 def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    training = finish(run, "train.average_last=3", "train.average=0.0")
+    training = finish(run, "train.average_checkpoints=3", "train.ema=0.0")
     last = [load_file(folder / "tensors.safetensors") for folder in sorted(run.glob("checkpoints/step-*"))]
     assert len(last) == 3
     kept = load_file(run / "model" / "model.safetensors")
@@ -222,18 +222,18 @@ def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path
     # whatever was kept is the better of the two
     assert training._validation_values(kept)["valid_loss"] == pytest.approx(min(loss, best), abs=1e-5)
     # and a longer run has to better that
-    assert start(run, "train.average_last=3", "train.average=0.0").state.best == pytest.approx(min(loss, best))
+    assert start(run, "train.average_checkpoints=3", "train.ema=0.0").state.best == pytest.approx(min(loss, best))
 
 
 def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path: Path) -> None:
-    run, said = tmp_path / "run", []
+    run, target = tmp_path / "run", []
     for step, value in ((1, 1.0), (2, 2.0), (3, 9.0)):
         checkpoint.save(run, step, {"model.x": torch.full((2,), value), "other": torch.zeros(1)}, {}, kept=3)
     path = run / "checkpoints" / "step-000000003" / "tensors.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    assert checkpoint.mean(run, 3, "model.", said.append)["x"].tolist() == [1.5, 1.5]
-    assert "step-000000003" in said[0]
-    assert checkpoint.mean(run, 2, "model.", said.append)["x"].tolist() == [2.0, 2.0]
+    assert checkpoint.mean(run, 3, "model.", target.append)["x"].tolist() == [1.5, 1.5]
+    assert "step-000000003" in target[0]
+    assert checkpoint.mean(run, 2, "model.", target.append)["x"].tolist() == [2.0, 2.0]
 
 
 def test_a_run_ends_with_a_picture_of_its_curves(straight: Path) -> None:
@@ -279,7 +279,7 @@ def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
         return now[0]
 
     monkeypatch.setattr("regard.training.loop.time.perf_counter", clock)
-    training = start(tmp_path / "run", "train.minutes=1", "train.validate=1")
+    training = start(tmp_path / "run", "train.minutes=1", "train.validate_every=1")
 
     def validate() -> None:
         now[0] += 25
@@ -293,7 +293,7 @@ def test_the_live_line_tells_the_last_bleu(tmp_path: Path) -> None:
     training, lines = start(tmp_path / "live"), []
     training.report.step = lambda _, text: lines.append(text)
     training.train()
-    first = recipe(tmp_path).train.validate
+    first = recipe(tmp_path).train.validate_every
     assert "BLEU" not in lines[first - 1]
     assert re.search(r"loss [\d.]+  valid loss [\d.]+  BLEU [\d.]+  [\d,]+ tokens/s", lines[first])
 
@@ -338,5 +338,5 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
 
 def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
     changes = ["model.positions=learned", "model.context=4"]
-    with pytest.raises(ValueError, match=r"a text of \d+ tokens, its end included, is more than the model can take, 4"):
+    with pytest.raises(ValueError, match=r"a text has \d+ tokens, end token included, more than the model takes, 4"):
         training_of(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,11 @@ def test_memory_is_what_a_container_allows(groups: Path) -> None:
     write(groups / "groups/memory.max", "max")
     assert machine.memory() == whole
     assert 0 < machine.free_memory() <= whole
+
+
+def test_without_sysconf_and_affinity_memory_is_not_known_and_all_processors_count(monkeypatch) -> None:
+    for name in ("sysconf", "sysconf_names", "sched_getaffinity"):  # as on Windows
+        monkeypatch.delattr(os, name)
+    assert (machine.memory(), machine.free_memory()) == (0, 0)
+    assert machine.processors() == set(range(os.cpu_count() or 1))
+    assert machine.threads() >= 1

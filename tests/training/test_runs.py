@@ -27,8 +27,8 @@ def test_an_attempt_that_came_to_nothing_is_no_hindrance(tmp_path: Path) -> None
 def test_a_damaged_recipe_is_named(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
-    (run / "recipe.json").write_text("")
-    with pytest.raises(ValueError, match=r"recipe\.json: of another version of Regard, or damaged"):
+    (run / "recipe.toml").write_text("")
+    with pytest.raises(ValueError, match=r"recipe\.toml: of another version of Regard, or damaged"):
         start(run)
 
 
@@ -47,15 +47,15 @@ def test_a_folder_with_files_that_are_not_of_a_run_is_left_alone(straight: Path,
 
 
 def test_files_of_ones_own_with_our_names_are_left_alone(tmp_path: Path) -> None:
-    names = ("text.json", "log.jsonl", "recipe.json", "tokenizer_words.json", "curves.png", "tokenizer.json")
+    names = ("text.json", "log.jsonl", "recipe.toml", "tokenizer_words.json", "curves.png", "tokenizer.json")
     for name in names:
         (tmp_path / name).write_text("mine")
-    with pytest.raises(ValueError, match=r"recipe\.json: of another version of Regard, or damaged"):
+    with pytest.raises(ValueError, match=r"recipe\.toml: of another version of Regard, or damaged"):
         start(tmp_path)
-    (tmp_path / "recipe.json").unlink()
+    (tmp_path / "recipe.toml").unlink()
     with pytest.raises(ValueError, match="holds files that are not of a run"):
         start(tmp_path)
-    assert all((tmp_path / name).read_text() == "mine" for name in names if name != "recipe.json")
+    assert all((tmp_path / name).read_text() == "mine" for name in names if name != "recipe.toml")
 
 
 def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:

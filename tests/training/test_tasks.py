@@ -17,11 +17,11 @@ from regard.data.glue import TASKS
 from regard.recipe import read
 from regard.recipe import training as training_of
 from regard.tasks.classification import Classifier
-from regard.tasks.pretraining import Guesser
+from regard.tasks.pretraining import MaskFiller
 from regard.tasks.tagging import PieceTagger, WordTagger
 from regard.training.loop import Training
 from regard.training.report import Report
-from regard.training.task import Summed, Tally
+from regard.training.task import SummedLoss, Tally
 
 SMALL = [
     "model.preset=tiny",
@@ -69,8 +69,10 @@ def log(run: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def pretrained(data: Path, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "bert"
-    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=250", "train.learning_rate=3e-3"]
-    start("bert/pretrain", run, *SMALL, *changes, "train.validate=125", "train.warmup=20", "train.average=0.9").train()
+    changes = [f"data.text={data}/*.txt", "data.max_length=32", "train.steps=250", "train.learning_rate=3e-3"]
+    start(
+        "bert/pretrain", run, *SMALL, *changes, "train.validate_every=125", "train.warmup=20", "train.ema=0.9"
+    ).train()
     return run
 
 
@@ -78,16 +80,22 @@ def test_pretraining_learns_to_guess_words(pretrained: Path) -> None:
     values = [line for line in log(pretrained) if "valid_loss" in line]
     assert values[-1]["valid_mlm_loss"] < 2  # of about 40 pieces, seven or fewer are left to choose from
     assert values[-1]["valid_loss"] == pytest.approx(values[-1]["valid_mlm_loss"] + values[-1]["valid_nsp_loss"])
-    told = next(line for line in log(pretrained) if "mlm_accuracy" in line)
-    assert told["loss"] == pytest.approx(told["mlm_loss"] + told["nsp_loss"])
+    metrics = next(line for line in log(pretrained) if "mlm_accuracy" in line)
+    assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"])
     guesser = regard.load(str(pretrained))
-    assert isinstance(guesser, Guesser)
+    assert isinstance(guesser, MaskFiller)
     ((best, *_),) = guesser.fill("the dog [MASK] the bread.")
     assert best.word in VERBS
 
 
 def test_pretraining_goes_on_to_the_bit(data: Path, tmp_path: Path) -> None:
-    changes = [*SMALL, f"data.text={data}/*.txt", "data.longest=32", "train.validate=5", "train.checkpoint=5"]
+    changes = [
+        *SMALL,
+        f"data.text={data}/*.txt",
+        "data.max_length=32",
+        "train.validate_every=5",
+        "train.checkpoint_every=5",
+    ]
     straight = start("bert/pretrain", tmp_path / "straight", *changes, "train.steps=10")
     straight.train()
     killed = start("bert/pretrain", tmp_path / "killed", *changes, "train.steps=10")
@@ -107,7 +115,7 @@ def test_pretraining_goes_on_to_the_bit(data: Path, tmp_path: Path) -> None:
 
 def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Path, tmp_path: Path) -> None:
     changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=1e-30"]
-    training = start("bert/glue", tmp_path / "run", *changes, "train.steps=1", "data.longest=16")
+    training = start("bert/glue", tmp_path / "run", *changes, "train.steps=1", "data.max_length=16")
     training.train()
     old, new = (load_file(run / "model" / "model.safetensors") for run in (pretrained, tmp_path / "run"))
     kept = {name for name in old if not name.startswith("head.")}
@@ -130,8 +138,8 @@ def test_texts_are_cut_to_what_a_model_to_begin_with_can_take(pretrained: Path, 
     }
     changes = [*files[name], f"model.init={pretrained}", "train.steps=1"]
     training = start(name, tmp_path / "run", *changes)
-    assert [count["cut"] for count in training.counts] == [1, 1]
-    assert training.batches.examples.longest == training.model.limit < len(text.split())
+    assert [count["truncated"] for count in training.counts] == [1, 1]
+    assert training.batches.examples.max_length == training.model.limit < len(text.split())
 
 
 def test_a_task_of_glue_is_a_run_of_its_own(pretrained: Path) -> None:
@@ -144,7 +152,7 @@ def test_a_task_of_glue_is_a_run_of_its_own(pretrained: Path) -> None:
 def test_pretraining_goes_on_from_a_model_that_was_not_asked_the_second_question(
     data: Path, pretrained: Path, tmp_path: Path
 ) -> None:
-    changes = [f"data.text={data}/*.txt", "data.longest=32", "train.steps=1", "train.learning_rate=1e-30"]
+    changes = [f"data.text={data}/*.txt", "data.max_length=32", "train.steps=1", "train.learning_rate=1e-30"]
     start("bert/pretrain", tmp_path / "words", *changes, f"model.init={pretrained}", "data.next_sentence=false").train()
     start("bert/pretrain", tmp_path / "both", *changes, f"model.init={tmp_path / 'words'}").train()
     old, words, both = (
@@ -165,7 +173,7 @@ def test_a_model_to_begin_with_that_has_changed_is_noticed(data: Path, pretraine
         f"data.folder={data}",
         f"model.init={tmp_path / 'model'}",
         "train.steps=1",
-        "data.longest=16",
+        "data.max_length=16",
     ]
     start("bert/glue", tmp_path / "run", *changes).train()
     other = {name: tensor + 1 for name, tensor in load_file(tmp_path / "model/model.safetensors").items()}
@@ -180,7 +188,7 @@ def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     vocabulary = [f"tokenizer.vocabulary={tmp_path}/vocab.txt", "train.steps=1"]
     training = start(
-        "bert/pretrain", tmp_path / "run", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.longest=32"
+        "bert/pretrain", tmp_path / "run", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.max_length=32"
     )
     assert training.task.tokenizer.pad == 1
     padded = [batch for batch in training.batches.epoch(0) if batch.is_padding_BT is not None]
@@ -189,16 +197,16 @@ def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_
     assert training.task.config.vocab_size == len(tokens)
     (tmp_path / "vocab.txt").write_text("the\n")
     with pytest.raises(ValueError, match=r"vocab\.txt: the vocabulary lacks \[PAD\]"):
-        start("bert/pretrain", tmp_path / "other", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.longest=32")
+        start("bert/pretrain", tmp_path / "other", *SMALL, *vocabulary, f"data.text={data}/*.txt", "data.max_length=32")
 
 
 @pytest.mark.parametrize("name", ["bert/glue", "tag/rnn"])
 def test_whatever_is_trained_goes_on_to_the_bit(data: Path, pretrained: Path, tmp_path: Path, name) -> None:
     if name == "bert/glue":
-        changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "data.longest=16"]
+        changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "data.max_length=16"]
     else:
         changes = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
-    changes += ["train.checkpoint=3", "train.validate=3", "train.epochs=1000", "train.schedule=constant"]
+    changes += ["train.checkpoint_every=3", "train.validate_every=3", "train.epochs=1000", "train.schedule=constant"]
     for run, steps in (("straight", [6]), ("resumed", [3, 6])):
         for step in steps:
             start(name, tmp_path / run, *changes, "train.cooldown=0.0", f"train.steps={step}").train()
@@ -223,13 +231,15 @@ def test_what_is_told_is_a_mean_over_its_own_things() -> None:
     tally = Tally()
     for texts, tokens, loss in ((1, 100, 4.0), (3, 10, 3.0)):
         tally.counts.update({"texts": texts, "tokens": tokens})
-        tally.add({"texts": Summed(torch.tensor(loss), {"loss": torch.tensor(loss)})})
+        tally.add({"texts": SummedLoss(torch.tensor(loss), {"loss": torch.tensor(loss)})})
     assert tally.means() == {"loss": 7 / 4}
 
 
 def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) -> None:
     changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=3e-3"]
-    start("bert/glue", tmp_path / "run", *changes, "train.epochs=20", "train.warmup=5", "train.validate=20").train()
+    start(
+        "bert/glue", tmp_path / "run", *changes, "train.epochs=20", "train.warmup=5", "train.validate_every=20"
+    ).train()
     assert max(line["valid_accuracy"] for line in log(tmp_path / "run") if "valid_accuracy" in line) == 1
     classifier = regard.load(str(tmp_path / "run"))
     assert isinstance(classifier, Classifier)
@@ -241,7 +251,7 @@ def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) 
 
 def test_numbers_are_learnt_too(data: Path, tmp_path: Path) -> None:
     changes = ["task=stsb", f"data.folder={data}", *SMALL, "train.learning_rate=3e-3", "train.warmup=5"]
-    start("bert/glue", tmp_path / "run", *changes, "train.epochs=30", "train.validate=30").train()
+    start("bert/glue", tmp_path / "run", *changes, "train.epochs=30", "train.validate_every=30").train()
     assert max(line["valid_pearson"] for line in log(tmp_path / "run") if "valid_pearson" in line) > 0.8
 
 
@@ -249,7 +259,7 @@ def test_numbers_are_learnt_too(data: Path, tmp_path: Path) -> None:
 def test_tags_are_learnt(data: Path, tmp_path: Path, name, kind) -> None:
     files = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
     small = SMALL if name == "bert/tag" else ["model.width=32"]
-    changes = ["train.learning_rate=3e-3", "train.warmup=5", "train.epochs=40", "train.validate=40"]
+    changes = ["train.learning_rate=3e-3", "train.warmup=5", "train.epochs=40", "train.validate_every=40"]
     start(name, tmp_path / "run", *small, *files, *changes).train()
     tagger = regard.load(str(tmp_path / "run"))
     assert isinstance(tagger, kind)
@@ -261,7 +271,7 @@ def test_a_text_that_changed_is_noticed(data: Path, tmp_path: Path) -> None:
     text.mkdir()
     for path in data.glob("*.txt"):
         (text / path.name).write_bytes(path.read_bytes())
-    changes = [*SMALL, f"data.text={text}", "data.longest=32", "train.steps=1"]
+    changes = [*SMALL, f"data.text={text}", "data.max_length=32", "train.steps=1"]
     start("bert/pretrain", tmp_path / "run", *changes).train()
     (text / "dog.txt").write_text("Something else. " * 40)
     with pytest.raises(ValueError, match="has changed since it began"):
@@ -272,18 +282,18 @@ def test_a_table_of_ones_own_is_learnt_from(tmp_path: Path) -> None:
     rows = [f"the {n} {v},{'pet' if n in NOUNS[:2] else 'man'}" for n in NOUNS for v in VERBS]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     files = [f"data.train={tmp_path}/own.csv", f"data.valid={tmp_path}/own.csv"]
-    changes = [*SMALL, "train.learning_rate=3e-3", "train.warmup=5", "train.epochs=30", "train.validate=15"]
+    changes = [*SMALL, "train.learning_rate=3e-3", "train.warmup=5", "train.epochs=30", "train.validate_every=15"]
     start("bert/classify", tmp_path / "run", *files, *changes).train()
     assert regard.load(str(tmp_path / "run")).classify(["the cat met"])[0].label == "pet"
 
 
 def test_texts_longer_than_the_model_are_refused_at_the_start(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is more than the model can take, 16; lower data.longest"):
+    with pytest.raises(ValueError, match="more than the model takes, 16; lower data.max_length"):
         start("bert/pretrain", tmp_path / "run", *SMALL, f"data.text={data}/*.txt", "model.context=16")
 
 
 def test_positions_that_are_never_trained_are_told_of(data: Path, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    recipe = read("bert/pretrain", [*SMALL, f"run={tmp_path}/run", f"data.text={data}/*.txt", "data.longest=32"])
+    recipe = read("bert/pretrain", [*SMALL, f"run={tmp_path}/run", f"data.text={data}/*.txt", "data.max_length=32"])
     training_of(recipe, Report(console))
     assert "positions from 32 to 127 are never trained; set model.context=32" in console.file.getvalue()

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from regard.blocks import masks
 from regard.blocks.operations import KEYS, ROWS, Call, Operation
 from regard.blocks.shapes import expect
+from regard.blocks.torch_private import softmax_backward
 
 FEW = 128  # keys; with more, the fused kernel is as fast and needs less memory
 
@@ -41,7 +42,7 @@ def _are_few(query_BHTK: Tensor, key_BHSK: Tensor) -> bool:
     """Whether small products are faster than the kernel; not while a graph is exported, which has no place for them."""
     (batch, _, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
     is_worth_it = _is_plain(query_BHTK) and batch > 1 and queries > 1 and keys <= FEW
-    return is_worth_it and not torch.jit.is_tracing()  # type: ignore[no-untyped-call]
+    return is_worth_it and not torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -77,7 +78,7 @@ class _FewKeys(torch.autograd.Function):
         upstream_NTE = upstream_BHTE.flatten(0, 1)
         # ∂softmax: weights ⊙ (∂weights − Σ_s weights ⊙ ∂weights)
         weights_gradient_NTS = torch.bmm(upstream_NTE, value_NSE.mT)
-        scores_gradient_NTS = torch._softmax_backward_data(weights_gradient_NTS, weights_NTS, -1, weights_NTS.dtype)
+        scores_gradient_NTS = softmax_backward(weights_gradient_NTS, weights_NTS)
         scores_gradient_NTS.mul_(ctx.scale)
         gradients = (
             torch.bmm(scores_gradient_NTS, key_NSK),

@@ -32,7 +32,7 @@ class KeyValue(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Memory:
+class CrossAttentionMemory:
     """What the layers of a decoder see of the sentences that it translates."""
 
     layers: tuple[KeyValue, ...]
@@ -41,17 +41,17 @@ class Memory:
     """The number of each row's sentence; rows of one sentence see the same."""
 
     @classmethod
-    def of(cls, layers: tuple[KeyValue, ...], allowed: Tensor) -> "Memory":
+    def of(cls, layers: tuple[KeyValue, ...], allowed: Tensor) -> "CrossAttentionMemory":
         """A memory with one row for each sentence."""
         return cls(layers, allowed, torch.arange(len(allowed), device=allowed.device))
 
-    def reorder(self, index_B: Tensor) -> "Memory":
+    def reorder(self, index_B: Tensor) -> "CrossAttentionMemory":
         """The memory of the rows that `index_B` names: this one, where only rows of one sentence change places."""
         sentence_B = self.sentence_B[index_B]
         if torch.equal(sentence_B, self.sentence_B):
             return self
         layers = tuple(layer.reorder(index_B) for layer in self.layers)
-        return Memory(layers, self.allowed.index_select(0, index_B), sentence_B)
+        return CrossAttentionMemory(layers, self.allowed.index_select(0, index_B), sentence_B)
 
 
 @dataclass

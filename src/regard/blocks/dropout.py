@@ -31,19 +31,19 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
         # 8 bytes a draw; from the lowest number on, because without it the sign bit would always be 0
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        chance = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        ctx.save_for_backward(chance)
+        random_bytes = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        ctx.save_for_backward(random_bytes)
         ctx.threshold = threshold
-        return _thinned(x, chance, threshold)
+        return _thinned(x, random_bytes, threshold)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
-        (chance,) = ctx.saved_tensors
-        return _thinned(upstream, chance, ctx.threshold), None
+        (random_bytes,) = ctx.saved_tensors
+        return _thinned(upstream, random_bytes, ctx.threshold), None
 
 
-def _thinned(x: Tensor, chance: Tensor, threshold: int) -> Tensor:
+def _thinned(x: Tensor, random_bytes: Tensor, threshold: int) -> Tensor:
     """x where the byte beside it reaches the threshold."""
     # written as numbers, which are several times as fast to make and to multiply with as truth values
-    kept = torch.ge(chance, threshold, out=torch.empty_like(x))
+    kept = torch.ge(random_bytes, threshold, out=torch.empty_like(x))
     return kept.mul_(256 / (256 - threshold)).mul_(x)

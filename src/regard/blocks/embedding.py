@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.blocks.initial import normal_
+from regard.blocks.initialization import normal_
 from regard.blocks.linear import linear
 from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect

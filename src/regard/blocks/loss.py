@@ -19,28 +19,30 @@ ROWS = 512
 
 
 def linear_cross_entropy(
-    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float = 0.0
+    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The summed loss to train on, and beside it, without gradient, the summed loss without smoothing."""
-    smooth, plain, _ = _apply(x_ND, weight_VD, bias_V, target_N, smoothing, counts=False)
+    smooth, plain, _ = _apply(x_ND, weight_VD, bias_V, target_N, label_smoothing, counts=False)
     return smooth, plain
 
 
 def linear_cross_entropy_and_hits(
-    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float = 0.0
+    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same, and how many targets have the highest logit."""
-    return _apply(x_ND, weight_VD, bias_V, target_N, smoothing, counts=True)
+    return _apply(x_ND, weight_VD, bias_V, target_N, label_smoothing, counts=True)
 
 
 def _apply(
-    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, counts: bool
+    x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float, counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     expect("x", x_ND, "tokens", weight_VD.size(1))
     expect("target", target_N, x_ND.size(0))
     # a sum over a vocabulary needs the precision of the weights, whatever the layers before it are computed in
     with torch.autocast(x_ND.device.type, enabled=False):
-        found = _LinearCrossEntropy.apply(x_ND.to(weight_VD.dtype), weight_VD, bias_V, target_N, smoothing, counts)  # type: ignore[no-untyped-call]
+        found = _LinearCrossEntropy.apply(
+            x_ND.to(weight_VD.dtype), weight_VD, bias_V, target_N, label_smoothing, counts
+        )  # type: ignore[no-untyped-call]
     return cast(tuple[Tensor, Tensor, Tensor], found)
 
 
@@ -52,7 +54,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight_VD: Tensor,
         bias_V: Tensor | None,
         target_N: Tensor,
-        smoothing: float,
+        label_smoothing: float,
         counts: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         x_gradient = torch.empty_like(x_ND) if ctx.needs_input_grad[0] else None
@@ -71,27 +73,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
             sum_N1 = softmax_NV.sum(1, keepdim=True)
             log_sum_N1 = highest_N1 + sum_N1.log()
             plain += (log_sum_N1 - at_target_N1).sum()
-            smooth += (log_sum_N1 - (1 - smoothing) * at_target_N1).sum()
+            smooth += (log_sum_N1 - (1 - label_smoothing) * at_target_N1).sum()
             # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, of which the last is for all rows together, below
-            gradient_NV = softmax_NV.scatter_add_(1, target_N1, sum_N1 * (smoothing - 1))
+            gradient_NV = softmax_NV.scatter_add_(1, target_N1, sum_N1 * (label_smoothing - 1))
             if x_gradient is not None:
                 torch.mm(gradient_NV, weight_VD, out=x_gradient[rows]).div_(sum_N1)
             if weight_gradient is not None:
                 weight_gradient.addmm_(gradient_NV.mT, x_ND[rows] / sum_N1)
             if bias_gradient is not None:
                 bias_gradient.addmv_(gradient_NV.mT, sum_N1[:, 0].reciprocal())
-        if smoothing:
+        if label_smoothing:
             # the mean of all logits of a row is a product with the mean of all weights
             x_sum_D, weight_mean_D = x_ND.sum(0), weight_VD.mean(0)
-            smooth -= smoothing * (x_sum_D @ weight_mean_D)
+            smooth -= label_smoothing * (x_sum_D @ weight_mean_D)
             if bias_V is not None:
-                smooth -= smoothing * len(x_ND) * bias_V.mean()
+                smooth -= label_smoothing * len(x_ND) * bias_V.mean()
             if x_gradient is not None:
-                x_gradient -= smoothing * weight_mean_D
+                x_gradient -= label_smoothing * weight_mean_D
             if weight_gradient is not None:
-                weight_gradient -= smoothing / len(weight_VD) * x_sum_D
+                weight_gradient -= label_smoothing / len(weight_VD) * x_sum_D
             if bias_gradient is not None:
-                bias_gradient -= smoothing / len(weight_VD) * len(x_ND)
+                bias_gradient -= label_smoothing / len(weight_VD) * len(x_ND)
         ctx.save_for_backward(x_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(plain, hits)
         return smooth, plain, hits

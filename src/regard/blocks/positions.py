@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from regard.blocks.initial import normal_
+from regard.blocks.initialization import normal_
 from regard.blocks.operations import Call, Operation
 from regard.blocks.shapes import expect, expect_context, expect_one_of
 

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.blocks import masks
 from regard.blocks.operations import Call, Operation
-from regard.blocks.scores import Memory, ScoredAttention
+from regard.blocks.scores import ScoredAttention, ScoredMemory
 from regard.blocks.shapes import expect, expect_one_of
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -83,7 +83,7 @@ class CellState:
 
     hidden: tuple[Tensor, ...]
     """One (layers, batch, width) tensor; for an LSTM two, the second being its cells."""
-    memory: Memory | None
+    memory: ScoredMemory | None
     weights_BS: Tensor | None
 
     def reorder(self, index_B: Tensor) -> "CellState":

@@ -98,16 +98,16 @@ class LocationAwareScore(nn.Module):
         return self.energy(sum_BSA.tanh()).mT
 
 
-class Memory(NamedTuple):
+class ScoredMemory(NamedTuple):
     """What a recurrent decoder looks at: keys for the score, values to take, and which of them may be seen."""
 
     key_BSA: Tensor
     value_BSM: Tensor
     allowed_B11S: Tensor
 
-    def reorder(self, index_B: Tensor) -> "Memory":
+    def reorder(self, index_B: Tensor) -> "ScoredMemory":
         """The memory of the sentences that `index_B` names."""
-        return Memory(*(part.index_select(0, index_B) for part in self))
+        return ScoredMemory(*(part.index_select(0, index_B) for part in self))
 
 
 class ScoredAttention(nn.Module):
@@ -118,16 +118,16 @@ class ScoredAttention(nn.Module):
         self.score = score
         self.weigh = Weigh(heads=1, scaled=score.scale is not None)
 
-    def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> Memory:
+    def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> ScoredMemory:
         """What the score needs of a memory, computed once."""
         expect("memory", memory_BSM, *is_padding_BS.shape, self.score.memory_width)
-        return Memory(self.score.keys(memory_BSM), memory_BSM, masks.padding(is_padding_BS))
+        return ScoredMemory(self.score.keys(memory_BSM), memory_BSM, masks.padding(is_padding_BS))
 
-    def begin(self, memory: Memory) -> Tensor:
+    def begin(self, memory: ScoredMemory) -> Tensor:
         """Weights before the first step: nowhere yet."""
         return torch.zeros_like(memory.value_BSM[..., 0])
 
-    def forward(self, query_BTD: Tensor, memory: Memory, previous_BS: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, query_BTD: Tensor, memory: ScoredMemory, previous_BS: Tensor) -> tuple[Tensor, Tensor]:
         """The context of each query, and the weights of the last one."""
         expect("query", query_BTD, memory.value_BSM.size(0), "length", self.score.query.in_features)
         expect("previous", previous_BS, *memory.value_BSM.shape[:2])

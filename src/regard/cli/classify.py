@@ -31,21 +31,27 @@ def classify(
     if second is not None and not texts:
         raise RegardError("--second goes with texts on the command line; in standard input, a tab parts two texts")
     classifier = load_for("classify", model)
-    cut = 0
+    truncated = 0
     for chunk in chunks(texts):
         pairs = [(text, second) if texts else _parted(text) for text in chunk]
-        for (text, other), verdict in zip(pairs, classifier.classify(*zip(*pairs, strict=True)), strict=True):
-            cut += verdict.cut
+        for (text, other), prediction in zip(pairs, classifier.classify(*zip(*pairs, strict=True)), strict=True):
+            truncated += prediction.truncated
             if as_json:
                 pair = {} if other is None else {"second": other}
-                found = {"label": verdict.label, "value": verdict.value, "probabilities": verdict.probabilities}
-                typer.echo(json.dumps({"text": text, **pair, **found, "cut": verdict.cut}, ensure_ascii=False))
-            elif verdict.label is None:
-                typer.echo(f"{verdict.value:.3f}")
+                found = {
+                    "label": prediction.label,
+                    "value": prediction.value,
+                    "probabilities": prediction.probabilities,
+                }
+                typer.echo(
+                    json.dumps({"text": text, **pair, **found, "truncated": prediction.truncated}, ensure_ascii=False)
+                )
+            elif prediction.label is None:
+                typer.echo(f"{prediction.value:.3f}")
             else:
-                typer.echo(f"{verdict.label}\t{verdict.value:.3f}")
-    if cut:
-        typer.echo(f"texts too long for the model, whose ends were not read: {cut:,}", err=True)
+                typer.echo(f"{prediction.label}\t{prediction.value:.3f}")
+    if truncated:
+        typer.echo(f"texts too long for the model, whose ends were not read: {truncated:,}", err=True)
 
 
 def _parted(line: str) -> tuple[str, str | None]:

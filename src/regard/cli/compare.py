@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import AsJson, Beam, ModelArgument, Penalty, Reference, Source
+from regard.cli.options import AsJson, Beam, LengthPenalty, ModelArgument, Reference, Source
 
 
 def compare(
@@ -15,7 +15,7 @@ def compare(
     source: Source,
     reference: Reference,
     beam: Beam = 4,
-    penalty: Penalty = 1.0,
+    length_penalty: LengthPenalty = 1.0,
     samples: Annotated[int, typer.Option(min=100, help="Test sets drawn from the test set.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
@@ -33,7 +33,7 @@ def compare(
     sources = [text for text, _ in tests]
     translators = (load_for("compare", model) for model in (first, second))
     one, other = (
-        [best[0].text for best in translator.translate(sources, beam=beam, penalty=penalty)]
+        [best[0].text for best in translator.translate(sources, beam=beam, length_penalty=length_penalty)]
         for translator in translators
     )
     for comparison in bleu.compare(one, other, [text for _, text in tests], samples):

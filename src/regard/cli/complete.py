@@ -23,7 +23,7 @@ def complete(
     ] = None,
     model: Model = None,
     tokens: Annotated[int, typer.Option(min=1, help="How many to write, at most.")] = 200,
-    tries: Annotated[int | None, typer.Option(min=1, help="How many texts to draw.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many texts to draw.")] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Below 1 less daring, above more; 0: the likeliest.")
     ] = None,
@@ -32,14 +32,16 @@ def complete(
     min_p: Annotated[
         float | None, typer.Option(help="Draw only what is at least this share as likely as the likeliest.")
     ] = None,
-    repetition: Annotated[float | None, typer.Option(help="Above 1, what was there already is less likely.")] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Above 1, what was there already is less likely.")
+    ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help=r"End before this string, \n being a line break; may be given again.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the first try, the next have the next; 1 unless given.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Instead of drawing, search with so many at a time.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="With --beam: how many texts to give.")] = None,
-    penalty: Annotated[
+    length_penalty: Annotated[
         float | None,
         typer.Option(min=0, help="With --beam: above 1, longer texts are preferred; below it, shorter ones."),
     ] = None,
@@ -55,7 +57,7 @@ def complete(
 
         regard complete --model runs/bard "ROMEO:"
 
-        regard complete --model runs/bard "ROMEO:" --tries 10 --temperature 0.8 --top-k 50 --top-p 0.95 --seed 1
+        regard complete --model runs/bard "ROMEO:" --samples 10 --temperature 0.8 --top-k 50 --top-p 0.95 --seed 1
 
         regard complete --model runs/bard "ROMEO:" --stop "\n\n" --tokens 1000 --overflow error
 
@@ -65,16 +67,16 @@ def complete(
 
     stops = [re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text) for text in stop or ()]
     draws: dict[str, Any] = {
-        "tries": tries,
+        "samples": samples,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
-        "repetition": repetition,
+        "repetition_penalty": repetition_penalty,
         "stop": stops or None,
         "seed": seed,
     }
-    searches: dict[str, Any] = {"n_best": n_best, "penalty": penalty}
+    searches: dict[str, Any] = {"n_best": n_best, "length_penalty": length_penalty}
     drawn, searched = ({k: v for k, v in some.items() if v is not None} for some in (draws, searches))
     if beam is None and searched:
         raise RegardError(f"--{next(iter(searched)).replace('_', '-')} is for --beam; add it, or leave this out")
@@ -91,8 +93,8 @@ def complete(
         )
         typer.echo(f"regard: {about}", err=True)
     common: dict[str, Any] = {"tokens": tokens, "overflow": overflow}
-    if beam is None and tries in (None, 1) and not as_json:
-        drawn.pop("tries", None)
+    if beam is None and samples in (None, 1) and not as_json:
+        drawn.pop("samples", None)
         for text in completer.stream(prompt, **common, **drawn):
             typer.echo(text, nl=False)
         typer.echo()
@@ -117,5 +119,10 @@ def _as_json(prompt: str, completion: "Completion") -> dict[str, Any]:
         {"token": token, "piece": piece, "log_probability": score}
         for token, piece, score in zip(completion.tokens, completion.pieces, completion.token_scores, strict=True)
     ]
-    about = {"text": completion.text, "seed": completion.seed, "score": completion.score, "why": completion.why}
+    about = {
+        "text": completion.text,
+        "seed": completion.seed,
+        "score": completion.score,
+        "finish_reason": completion.finish_reason,
+    }
     return {"prompt": prompt, **about, "tokens": tokens}

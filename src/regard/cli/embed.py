@@ -50,8 +50,10 @@ def embed(
     texts = list(given() if file is None else lines(file))
     chosen = vectors.parse_layers(layers, encoder.model.config.layers)
     vectors_ND = encoder.embed(texts, layers=chosen, join=join, pool=pool, normalise=normalise)
-    if cut := sum(encoded.is_cut for encoded in encoder.encode(texts)):
-        typer.echo(f"texts of more than {encoder.model.limit} tokens, whose ends were not read: {cut:,}", err=True)
+    if truncated := sum(encoded.is_truncated for encoded in encoder.encode(texts)):
+        typer.echo(
+            f"texts of more than {encoder.model.limit} tokens, whose ends were not read: {truncated:,}", err=True
+        )
     if output is not None:
         vectors.write(output, texts, vectors_ND)
         typer.echo(f"{output}: {len(texts):,} vectors of width {vectors_ND.size(1)}")

@@ -72,7 +72,7 @@ def _show(found: "Table") -> None:
         table.add_column(heading, justify="right")
     for task, metrics in found.rows.items():
         for name, value in metrics.items():
-            spread = f"{value['least']:.1f} … {value['most']:.1f}" if value["seeds"] > 1 else ""
+            spread = f"{value['min']:.1f} … {value['max']:.1f}" if value["seeds"] > 1 else ""
             published = [REFERENCE[system].get(task, {}).get(name) for system in BESIDE]
             cells = ["" if x is None else f"{x:.1f}" for x in published]
             table.add_row(task, name, f"{value['median']:.1f}", spread, *cells)

@@ -46,23 +46,23 @@ def look(
         regard look --model runs/bert "The [MASK] barked."
     """
     from regard.explain import media
-    from regard.explain.reading import by_role
-    from regard.explain.view import View
+    from regard.explain.trace import by_role
+    from regard.explain.view import AttentionView
     from regard.library import default_for, load_for
 
     name = model or default_for("look")
     subject = load_for("look", name)
     inputs = by_role(subject.accepts, text)
-    reading = subject.reading(inputs, target)
-    seen = View(reading, view, layer, head, not tokens)
-    output_line = media.of(reading.output).line(reading.output)
+    trace = subject.trace(inputs, target)
+    seen = AttentionView(trace, view, layer, head, not tokens)
+    output_line = media.of(trace.output).line(trace.output)
     if output is None:
         if view != "matrix":
             raise RegardError(
                 f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
             )
         typer.echo(str(seen))
-        if output_line and not reading.writes:
+        if output_line and not trace.writes:
             typer.echo(f"\n{output_line}")
         return
     if output.suffix.lower() == ".html":

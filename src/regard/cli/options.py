@@ -32,7 +32,9 @@ Engine = Annotated[
     Literal["torch", "ct2"], typer.Option(help="What computes: torch, or CTranslate2 in 8 bits, which is faster.")
 ]
 
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A bundled recipe or a file of your own.")]
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A bundled recipe, a file of your own, or the folder of a run.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Changes of the recipe, such as data.train=my.tsv or train.minutes=30."),
@@ -43,7 +45,7 @@ Source = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lines t
 Reference = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Their translations, line by line.")]
 
 Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
-Penalty = Annotated[
+LengthPenalty = Annotated[
     float, typer.Option(min=0, help="Above 1, longer translations are preferred; below it, shorter ones.")
 ]
 Align = Annotated[bool, typer.Option("--align", help="Also say which words stand for which: 0-0 1-2, source first.")]

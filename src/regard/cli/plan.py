@@ -39,11 +39,11 @@ def plan(
         f"machine's matrix products, {found.limit / 1e9:,.0f} GFLOP/s",
         "speed": f"{found.tokens_per_second:,.0f} tokens/s, {_time(found.seconds_per_step)} a step",
         "epoch": f"{_time(epoch * found.seconds_per_step)}, {epoch:,.0f} steps",
-        "validation": f"{_time(found.seconds_per_validation)}, every {chosen.train.validate:,} steps",
+        "validation": f"{_time(found.seconds_per_validation)}, every {chosen.train.validate_every:,} steps",
         "whole run": f"{_time(found.seconds)}, {found.steps:,} steps, {found.steps / epoch:.1f} epochs",
         "peak memory": f"{found.peak_memory / 1e9:.1f} GB",
         "checkpoint": f"{found.checkpoint_bytes / 1e6:,.0f} MB on disk, of which "
-        f"{max(2, chosen.train.average_last)} are kept",
+        f"{max(2, chosen.train.average_checkpoints)} are kept",
         f"in {minutes:g} min": f"{found.fitting_steps:,} steps, {found.fitting_steps / epoch:.1f} epochs",
     }
     width = max(map(len, rows))

@@ -1,8 +1,9 @@
-"""`regard recipes`: list, show and copy the recipes that come with Regard."""
+"""`regard recipes`: list, show and copy the recipes that come with Regard; list the keys that recipes have."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,13 +11,22 @@ from regard.cli.options import json_option, output_option
 from regard.errors import RegardError
 from regard.recipes import bundled, find
 
+if TYPE_CHECKING:
+    from regard.reference import Table
+
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="A recipe to show; without it, all are listed.")] = None,
-    output: Annotated[Path | None, output_option("Copy the recipe to this file, to change it there.")] = None,
+    output: Annotated[
+        Path | None, output_option("Copy the recipe to this file, to change it there; or write the keys or the schema.")
+    ] = None,
     as_json: Annotated[bool, json_option("List as JSON.")] = False,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="List all keys of recipes: type, default, meaning; with -o, as Markdown.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of recipes, for editors.")] = False,
 ) -> None:
-    """List the recipes, show one, or copy one.
+    """List the recipes, show one, or copy one; list the keys that recipes have.
 
     Examples:
 
@@ -25,7 +35,16 @@ def recipes(
         regard recipes translate/transformer
 
         regard recipes translate/transformer -o mine.toml
+
+        regard recipes --keys
+
+        regard recipes --schema -o regard.schema.json
     """
+    if keys or schema:
+        if name is not None or (keys and schema):
+            raise RegardError("--keys and --schema are about all recipes; give one of them, without a name")
+        _reference(keys, output, as_json)
+        return
     if name is None:
         if output is not None:
             raise RegardError(f"which recipe is to be copied to {output}? Name one: regard recipes NAME -o {output}")
@@ -45,3 +64,40 @@ def recipes(
     except FileExistsError:
         raise RegardError(f"{output} exists and is left as it is; choose another name") from None
     typer.echo(f"{output}: a copy of {name}; try: regard describe {output}")
+
+
+def _reference(keys: bool, output: Path | None, as_json: bool) -> None:
+    """Prints or writes the keys that recipes have, or else their schema."""
+    from regard import reference
+
+    if output is None and keys and not as_json:
+        _show(reference.tables())
+        return
+    if keys:
+        text = reference.as_json() if as_json else reference.markdown()
+    else:
+        text = json.dumps(reference.schema(), indent=2, ensure_ascii=False)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text.rstrip("\n") + "\n", "utf-8")
+        typer.echo(f"{output}: {'the keys' if keys else 'the schema'} of recipes")
+
+
+def _show(tables: Sequence["Table"]) -> None:
+    """Prints the keys of recipes, a table for each of theirs."""
+    from rich.console import Console
+    from rich.table import Table as Columns
+    from rich.text import Text
+
+    from regard.reference import shape
+
+    console = Console(highlight=False)
+    for table in tables:
+        console.print(Text(table.title, "bold"), Text(table.about), "", sep="\n")
+        columns = Columns("key", "type", "default", "meaning", box=None, pad_edge=False, header_style="dim")
+        for key in table.keys:
+            columns.add_row(*map(Text, key))
+        for preset, values in table.presets.items():
+            columns.add_row("", Text(f"preset {preset}"), "", Text(shape(values)))
+        console.print(columns, "")

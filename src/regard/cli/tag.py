@@ -20,14 +20,14 @@ def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) 
     from regard.library import load_for
 
     tagger = load_for("tag", model)
-    cut = 0
+    truncated = 0
     for chunk in chunks(texts):
         sentences = [tagger.split(text) for text in chunk]
         for sentence, tags in zip(sentences, tagger.tag(sentences), strict=True):
-            cut += None in tags
+            truncated += None in tags
             if as_json:
                 typer.echo(json.dumps({"words": sentence, "tags": tags}, ensure_ascii=False))
             else:
                 typer.echo(" ".join(found or "?" for found in tags))
-    if cut:
-        typer.echo(f"texts too long for the model, whose last words have no tag: {cut:,}", err=True)
+    if truncated:
+        typer.echo(f"texts too long for the model, whose last words have no tag: {truncated:,}", err=True)

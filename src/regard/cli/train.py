@@ -25,6 +25,8 @@ def train(
 
         regard train bert/glue task=sst2 model.init=runs/bert data.folder=glue run=runs/sst2
 
+        regard train runs/mine
+
         torchrun --nproc-per-node 2 -m regard train translate/transformer data.train=my.en-de.tsv
     """
     from rich.console import Console

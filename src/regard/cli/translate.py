@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Align, Beam, Engine, Model, Penalty, Texts, json_option
+from regard.cli.options import Align, Beam, Engine, LengthPenalty, Model, Texts, json_option
 from regard.cli.texts import given
 from regard.errors import RegardError
 
@@ -19,7 +19,7 @@ def translate(
     texts: Texts = None,
     model: Model = None,
     beam: Beam = 4,
-    penalty: Penalty = 1.0,
+    length_penalty: LengthPenalty = 1.0,
     n_best: Annotated[int, typer.Option(min=1, help="Translations to give for each text.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw translations by chance instead of the best.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less daring, above more.")] = None,
@@ -55,11 +55,11 @@ def translate(
     if drawn and not sample:
         raise RegardError(f"--{next(iter(drawn)).replace('_', '-')} is for --sample; add it, or leave this out")
     translator: Translator = load_for("translate", model, engine)
-    search: dict[str, Any] = {"beam": beam, "n_best": n_best, "penalty": penalty}
+    search: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
 
     def write(some: Sequence[str], prefixes: Sequence[str]) -> "list[list[Translation]]":
         if sample:
-            return translator.sample(some, tries=n_best, prefixes=prefixes, align=align, **drawn)
+            return translator.sample(some, samples=n_best, prefixes=prefixes, align=align, **drawn)
         return translator.translate(some, **search, prefixes=prefixes, align=align, scores=as_json)
 
     for found in translate_texts(given(texts), write, prefix):
@@ -83,7 +83,7 @@ def _translation(translation: "Translation") -> dict[str, Any]:
     words = [
         {"text": word, "score": score} for word, score in zip(translation.words, translation.word_scores, strict=True)
     ]
-    result = {"text": translation.text, "score": translation.score, "cut": translation.cut, "words": words}
+    result = {"text": translation.text, "score": translation.score, "truncated": translation.truncated, "words": words}
     if translation.alignment is not None:
         result["source_words"] = translation.alignment.source
         result["alignment"] = translation.alignment.links()

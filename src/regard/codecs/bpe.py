@@ -1,4 +1,4 @@
-"""Byte-pair encoding, written to be read: the same tokens as `gpt2.BytePairs`, in a few lines of Python.
+"""Byte-pair encoding, written to be read: the same tokens as `gpt2.ByteBpe`, in a few lines of Python.
 
 A text is cut into words, and words into bytes. Whoever learns joins the two neighbours that stand side by side most
 often into a new token, looks again, and so on; whoever encodes joins what has been learned, in the same order.
@@ -8,7 +8,7 @@ often into a new token, looks again, and so on; whoever encodes joins what has b
     decode([258, 68, 81], pairs)                # b" lower"
 
 Tokens 0 to 255 are the bytes, token 256 is the first pair joined, token 257 the second. There is no token for the end
-of a document: `gpt2.BytePairs` puts one after these.
+of a document: `gpt2.ByteBpe` puts one after these.
 """
 
 import re

@@ -14,8 +14,8 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
 from regard.codecs.bpe import BYTES
-from regard.codecs.engine import EngineTokenizer, read_lines
-from regard.codecs.interface import CodecConfig, Examples, Say
+from regard.codecs.interface import CodecConfig, CodecExamples, Say
+from regard.codecs.tokenizer import Tokenizer, read_lines
 from regard.config import Positive
 from regard.errors import RegardError
 
@@ -28,7 +28,7 @@ NAMED = 5  # unknown characters, in an error
 SAMPLE = 10_000  # pieces of text that a vocabulary is learnt from at most
 
 
-class TextTokenizer(EngineTokenizer):
+class LosslessTokenizer(Tokenizer):
     """A tokenizer that loses nothing; its `load` gives the kind that the file has."""
 
     called: ClassVar = "a tokenizer of texts"
@@ -40,9 +40,10 @@ class TextTokenizer(EngineTokenizer):
     def __new__(cls, *engine: Engine) -> Self:
         """A tokenizer of the kind that can use the engine."""
         kind: Any = cls
-        if cls is TextTokenizer:
-            kind = Characters if isinstance(engine[0].model, models.WordLevel) else BytePairs
-        return super().__new__(kind)
+        if cls is LosslessTokenizer:
+            kind = CharacterTokenizer if isinstance(engine[0].model, models.WordLevel) else ByteBpe
+        made: Self = super().__new__(kind)
+        return made
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -104,7 +105,7 @@ class TextTokenizer(EngineTokenizer):
         return tuple(word.strip().decode("utf-8", "replace") for word in words)
 
 
-class BytePairs(TextTokenizer):
+class ByteBpe(LosslessTokenizer):
     """GPT-2's byte-level BPE: every text has tokens, and none is changed before it is cut."""
 
     kind: ClassVar = "byte_pairs"
@@ -124,7 +125,7 @@ class BytePairs(TextTokenizer):
         super().__init__(engine)
 
     @classmethod
-    def train(cls, vocab_size: int, texts: Iterable[str]) -> "BytePairs":
+    def train(cls, vocab_size: int, texts: Iterable[str]) -> "ByteBpe":
         """Learns a vocabulary from texts: the bytes, the pairs in the order in which they are joined, and the end."""
         least = len(LETTERS) + 1
         if vocab_size < least:
@@ -136,7 +137,7 @@ class BytePairs(TextTokenizer):
         return cls(engine)
 
     @classmethod
-    def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> "BytePairs":
+    def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> "ByteBpe":
         """Reads the files of GPT-2, which Hugging Face calls `vocab.json` and `merges.txt`.
 
         Args:
@@ -160,7 +161,7 @@ class BytePairs(TextTokenizer):
         return cls(_byte_level(models.BPE(vocabulary, pairs)))
 
     @classmethod
-    def from_folder(cls, folder: Path) -> "BytePairs":
+    def from_folder(cls, folder: Path) -> "ByteBpe":
         """Reads these files by the names that Hugging Face or the authors gave them."""
         for tokens, pairs in FILES:
             if (folder / tokens).is_file() and (folder / pairs).is_file():
@@ -184,7 +185,7 @@ class BytePairs(TextTokenizer):
         return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
-class Characters(TextTokenizer):
+class CharacterTokenizer(LosslessTokenizer):
     """Each character that was learned is a token; there are no others."""
 
     kind: ClassVar = "characters"
@@ -199,7 +200,7 @@ class Characters(TextTokenizer):
         super().__init__(engine)
 
     @classmethod
-    def learn(cls, texts: Iterable[str]) -> "Characters":
+    def learn(cls, texts: Iterable[str]) -> "CharacterTokenizer":
         """Takes all characters of the texts, in the order of Unicode."""
         characters: set[str] = set()
         for text in texts:
@@ -275,7 +276,7 @@ def _expect_all_bytes(vocabulary: Mapping[str, Any]) -> None:
 class CharactersConfig(CodecConfig):
     """Each character of a text by itself."""
 
-    codec: ClassVar = Characters
+    codec: ClassVar = CharacterTokenizer
     is_known: ClassVar = False
     kind: Literal["characters"] = "characters"
 
@@ -283,9 +284,9 @@ class CharactersConfig(CodecConfig):
         """One character at least."""
         return {"vocab_size": 1}
 
-    def learn(self, examples: Examples, _say: Say) -> Characters:
+    def learn(self, examples: CodecExamples, _say: Say) -> CharacterTokenizer:
         """All characters, those of the text to validate with among them."""
-        return Characters.learn(chain(examples.train(), examples.valid()))
+        return CharacterTokenizer.learn(chain(examples.train(), examples.valid()))
 
     @classmethod
     def of(cls, _codecs: Sequence[Any]) -> Self:
@@ -294,23 +295,24 @@ class CharactersConfig(CodecConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BytePairsConfig(CodecConfig):
+class ByteBpeConfig(CodecConfig):
     """Any text, as bytes that are put together the way GPT-2 does."""
 
-    codec: ClassVar = BytePairs
+    codec: ClassVar = ByteBpe
     kind: Literal["byte_pairs"] = "byte_pairs"
     vocab_size: Positive = 8000
+    """Vocabulary size, special tokens included."""
     files: str | None = None
-    """A folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
+    """Folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
     vocabulary is learnt."""
 
     def expected(self) -> dict[str, Any]:
         """The size of the vocabulary."""
         return {"vocab_size": self.vocab_size}
 
-    def learn(self, examples: Examples, say: Say) -> BytePairs:
+    def learn(self, examples: CodecExamples, say: Say) -> ByteBpe:
         """Pairs from files, or learnt from text."""
         if self.files:
-            return BytePairs.from_folder(Path(self.files))
+            return ByteBpe.from_folder(Path(self.files))
         say(f"learning a vocabulary of {self.vocab_size:,} tokens")
-        return BytePairs.train(self.vocab_size, islice(examples.train(), SAMPLE))
+        return ByteBpe.train(self.vocab_size, islice(examples.train(), SAMPLE))

@@ -31,7 +31,7 @@ class Codec(Protocol):
         ...
 
 
-class Examples(NamedTuple):
+class CodecExamples(NamedTuple):
     """What a codec learns from; each call reads it again."""
 
     train: Callable[[], Iterable[Any]]
@@ -50,11 +50,11 @@ class CodecConfig(Config):
         """What a model will have to know of it; see `Codec.sizes`."""
         raise NotImplementedError
 
-    def learn(self, examples: Examples, say: Say) -> Any:
+    def learn(self, examples: CodecExamples, say: Say) -> Any:
         """The codec, learnt from examples or read from a file."""
         raise NotImplementedError
 
-    def make(self, examples: Mapping[str, Examples], say: Say) -> dict[str, Any]:
+    def make(self, examples: Mapping[str, CodecExamples], say: Say) -> dict[str, Any]:
         """A codec for each role, given what each can learn from."""
         return {role: self.learn(given, say) for role, given in examples.items()}
 

@@ -12,18 +12,18 @@ from typing import Any, ClassVar, Literal, Self
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.codecs.engine import EngineTokenizer
-from regard.codecs.interface import SAMPLE, CodecConfig, Examples, Say
+from regard.codecs.interface import SAMPLE, CodecConfig, CodecExamples, Say
+from regard.codecs.tokenizer import Tokenizer
 from regard.config import Positive
 from regard.errors import RegardError
 
 Kind = Literal["bpe", "unigram"]
-PAD, BEGIN, END = 0, 1, 2
+PAD_ID, BEGIN, END = 0, 1, 2
 SPECIALS = ("<pad>", "<s>", "</s>")
 FOREIGN = "\0"  # before the name of a token that this tokenizer decodes but never gives
 
 
-class Tokenizer(EngineTokenizer):
+class SubwordTokenizer(Tokenizer):
     """A byte-level tokenizer whose first tokens are padding, beginning and end of a sentence."""
 
     kind: ClassVar = "subword"
@@ -33,10 +33,10 @@ class Tokenizer(EngineTokenizer):
         # "<pad>" in a text is five characters, not an order to the model
         self.engine.encode_special_tokens = True
         self._spaces = frozenset("ĠĉĊċČč" if "ByteLevel" in repr(engine.decoder) else "▁")
-        self._silent = {PAD, BEGIN, END} | {i for i, t in engine.get_added_tokens_decoder().items() if t.special}
+        self._silent = {PAD_ID, BEGIN, END} | {i for i, t in engine.get_added_tokens_decoder().items() if t.special}
 
     @classmethod
-    def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "Tokenizer":
+    def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "SubwordTokenizer":
         """Learns a vocabulary from texts."""
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         least = len(SPECIALS) + len(alphabet)
@@ -96,24 +96,26 @@ class Tokenizer(EngineTokenizer):
 class SubwordConfig(CodecConfig):
     """Any text, as bytes that are put together."""
 
-    codec: ClassVar = Tokenizer
+    codec: ClassVar = SubwordTokenizer
     kind: Kind = "bpe"
+    """Algorithm: byte pair encoding (BPE) or a unigram language model."""
     vocab_size: Positive = 8000
+    """Vocabulary size, special tokens included."""
     joint: bool = True
-    """One vocabulary for both languages; or else one of this size for each."""
+    """Joint vocabulary: one for both languages, instead of one of this size for each."""
 
     def expected(self) -> dict[str, Any]:
         """A joint vocabulary is the target's, which the source shares."""
         return {"vocab_size": self.vocab_size, **({} if self.joint else {"source_vocab_size": self.vocab_size})}
 
-    def make(self, examples: Mapping[str, Examples], say: Say) -> dict[str, Any]:
+    def make(self, examples: Mapping[str, CodecExamples], say: Say) -> dict[str, Any]:
         """A tokenizer for each role, or one for all of them."""
         say(f"learning a vocabulary of {self.vocab_size:,} tokens")
         texts = {role: islice(given.train(), SAMPLE) for role, given in examples.items()}
         if self.joint:
             together = chain.from_iterable(zip(*texts.values(), strict=True))
-            return dict.fromkeys(texts, Tokenizer.train(self.kind, self.vocab_size, together))
-        return {role: Tokenizer.train(self.kind, self.vocab_size, some) for role, some in texts.items()}
+            return dict.fromkeys(texts, SubwordTokenizer.train(self.kind, self.vocab_size, together))
+        return {role: SubwordTokenizer.train(self.kind, self.vocab_size, some) for role, some in texts.items()}
 
     @classmethod
     def of(cls, codecs: Sequence[Any]) -> Self:

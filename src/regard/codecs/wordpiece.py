@@ -14,18 +14,18 @@ from typing import Any, ClassVar, Literal
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.codecs.engine import EngineTokenizer, read_lines
-from regard.codecs.interface import SAMPLE, CodecConfig, Examples, Say
+from regard.codecs.interface import SAMPLE, CodecConfig, CodecExamples, Say
+from regard.codecs.tokenizer import Tokenizer, read_lines
 from regard.config import Positive
 from regard.errors import RegardError
 
-PAD, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIALS = (PAD, UNKNOWN, BEGIN, END, MASK)
+PAD_TOKEN, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIALS = (PAD_TOKEN, UNKNOWN, BEGIN, END, MASK)
 INSIDE = "##"  # before a piece that goes on with a word
 LONGEST_WORD = 100  # letters; a longer word is [UNK]
 
 
-class WordPiece(EngineTokenizer):
+class WordPiece(Tokenizer):
     """BERT's tokenizer, whose special tokens may have any number: vocabularies differ."""
 
     kind: ClassVar = "wordpiece"
@@ -94,7 +94,7 @@ class WordPiece(EngineTokenizer):
     @property
     def lowercase(self) -> bool:
         """Whether capital letters are made small."""
-        return self.engine.normalizer.lowercase
+        return bool(self.engine.normalizer.lowercase)
 
     @cached_property
     def _obedient(self) -> Engine:
@@ -178,16 +178,17 @@ class WordPieceConfig(CodecConfig):
     codec: ClassVar = WordPiece
     kind: Literal["wordpiece"] = "wordpiece"
     vocab_size: Positive = 8000
+    """Vocabulary size, special tokens included."""
     lowercase: bool = True
-    """Small letters only, without accents."""
+    """Lower-case the text and strip accents (uncased)."""
     vocabulary: str | None = None
-    """A file of tokens, one a line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
+    """Vocabulary file with one token per line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
 
     def expected(self) -> dict[str, Any]:
         """The size of the vocabulary."""
         return {"vocab_size": self.vocab_size}
 
-    def learn(self, examples: Examples, say: Say) -> WordPiece:
+    def learn(self, examples: CodecExamples, say: Say) -> WordPiece:
         """Pieces from a file, or learnt from texts."""
         if self.vocabulary:
             try:

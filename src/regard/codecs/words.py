@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from regard.codecs.interface import CodecConfig, Examples, Say
+from regard.codecs.interface import CodecConfig, CodecExamples, Say
 from regard.config import Config, Positive, Problem, parse
 from regard.errors import RegardError
-from regard.models.tagger import UNKNOWN
+from regard.models.rnn_tagger import UNKNOWN
 
 ENDING = 3
 
@@ -41,8 +41,8 @@ class Words(Config):
             yield from (Problem(name, f"{text!r} is there {n} times") for text, n in counts.items() if n > 1)
 
     @classmethod
-    def learn(cls, sentences: Iterable[Sequence[str]], least: int = 2) -> "Words":
-        """Keeps what was seen at least `least` times, the most frequent first.
+    def learn(cls, sentences: Iterable[Sequence[str]], min_count: int = 2) -> "Words":
+        """Keeps what was seen at least `min_count` times, the most frequent first.
 
         What is left out is unknown already in training, so that the model learns what to make of the unknown.
         """
@@ -51,7 +51,11 @@ class Words(Config):
             for counter, feature in zip(counts, features(word), strict=True):
                 counter[feature] += times
         words, endings, shapes = (
-            tuple(sorted((text for text in counter if counter[text] >= least), key=lambda text: (-counter[text], text)))
+            tuple(
+                sorted(
+                    (text for text in counter if counter[text] >= min_count), key=lambda text: (-counter[text], text)
+                )
+            )
             for counter in counts
         )
         return cls(words=words, endings=endings, shapes=shapes)
@@ -117,19 +121,20 @@ def shape(word: str) -> str:
 class WordsConfig(CodecConfig):
     """Whole words, as a tagger reads them."""
 
+    renamed: ClassVar = {"least": "min_count"}
     codec: ClassVar = Words
     is_known: ClassVar = False
     kind: Literal["words"] = "words"
-    least: Positive = 2
-    """A word that was seen less often is unknown."""
+    min_count: Positive = 2
+    """Minimum count: words that occur less often in the training data are unknown."""
 
     def expected(self) -> dict[str, Any]:
         """Padding and unknown, for each of the three features."""
         return {"sizes": [UNKNOWN + 1] * 3}
 
-    def learn(self, examples: Examples, _say: Say) -> Words:
+    def learn(self, examples: CodecExamples, _say: Say) -> Words:
         """The words of sentences."""
-        return Words.learn(examples.train(), self.least)
+        return Words.learn(examples.train(), self.min_count)
 
     @classmethod
     def of(cls, _codecs: Sequence[Any]) -> Self:

@@ -19,14 +19,14 @@ Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 IGNORED = -100
 """A target that is none: nothing is asked there."""
-TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
+BATCH_TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
 
 
 @dataclass(frozen=True)
 class Batch:
     """Examples as tensors, one a row. Subclasses name the tensors; of those, a mask of padding may be None."""
 
-    asked: ClassVar[Mapping[str, float]] = {}
+    targets: ClassVar[Mapping[str, float]] = {}
     """The tensors that hold what the model should say, and the number in them that means: nothing is asked."""
 
     @property
@@ -46,7 +46,7 @@ class Batch:
         tensors = self.tensors()
         if rank < len(self):
             return replace(self, **{name: tensor[rank::world] for name, tensor in tensors.items()})
-        nothing = {name: torch.full_like(tensors[name][:1], number) for name, number in self.asked.items()}
+        nothing = {name: torch.full_like(tensors[name][:1], number) for name, number in self.targets.items()}
         return replace(self, **{name: tensor[:1] for name, tensor in tensors.items()} | nothing)
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Examples(Protocol[B_co]):
     """Where batches come from."""
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The tokens of the longest sequence; 0: there are no examples."""
         ...
 
@@ -93,7 +93,7 @@ class SameEachEpoch:
     lengths: Lengths
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The tokens of the longest example."""
         return int(self.lengths.max())
 
@@ -121,9 +121,9 @@ class Batches(Generic[B]):
     def __init__(self, examples: Examples[B], tokens: int, seed: int, size: int | None = None) -> None:
         self.examples, self.tokens, self.seed, self.size = examples, tokens, seed, size
         self.position = Position()
-        if examples.longest > tokens:
+        if examples.max_length > tokens:
             raise RegardError(
-                f"a sentence of {examples.longest} tokens does not fit a batch of {tokens}; raise train.batch_tokens"
+                f"a sentence of {examples.max_length} tokens does not fit a batch of {tokens}; raise train.batch_tokens"
             )
         self._planned: tuple[int, Epoch[B], list[Indices]] | None = None
 
@@ -137,8 +137,8 @@ class Batches(Generic[B]):
             self._planned = number, epoch, self._cut(epoch.lengths, np.random.default_rng([self.seed, number]))
         return self._planned[1:]
 
-    def _cut(self, lengths: Lengths, chance: np.random.Generator) -> list[Indices]:
-        order = chance.permutation(len(lengths))
+    def _cut(self, lengths: Lengths, rng: np.random.Generator) -> list[Indices]:
+        order = rng.permutation(len(lengths))
         order = order[np.lexsort(lengths[order].T)]
         most = len(order) if self.size is None else self.size
         batches, begin, widest = [], 0, 0
@@ -148,7 +148,7 @@ class Batches(Generic[B]):
                 batches.append(order[begin:i])
                 begin, widest = i, length
         batches.append(order[begin:])
-        return [batches[i] for i in chance.permutation(len(batches))]
+        return [batches[i] for i in rng.permutation(len(batches))]
 
     def epoch(self, number: int) -> Iterator[B]:
         """All batches of an epoch."""
@@ -183,10 +183,10 @@ def pad(sentences: Sequence[Sequence[int]], filler: int, before: int | None = No
 
 def padding(lengths: Sequence[int]) -> Tensor | None:
     """is_padding_BT of sentences of so many tokens, filled up to the longest; None where there is nothing to fill."""
-    longest = max(lengths, default=0)
-    if min(lengths, default=0) == longest:
+    max_length = max(lengths, default=0)
+    if min(lengths, default=0) == max_length:
         return None
-    return torch.arange(longest) >= torch.tensor(lengths)[:, None]
+    return torch.arange(max_length) >= torch.tensor(lengths)[:, None]
 
 
 def count_tokens(tokens_BT: Tensor, is_padding_BT: Tensor | None) -> int:

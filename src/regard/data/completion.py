@@ -21,11 +21,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.codecs.gpt2 import TextTokenizer
+from regard.codecs.gpt2 import LosslessTokenizer
 from regard.config import Config
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch
 from regard.data.corpus import cached, mapped
-from regard.data.sequences import Longest
+from regard.data.sequences import MaxLength
 from regard.data.text import Names, found, running
 from regard.errors import RegardError
 
@@ -36,7 +36,7 @@ PIECE = 50_000  # characters that are encoded at a time
 AT_ONCE = 16  # pieces
 
 
-class Part(NamedTuple):
+class FileSlice(NamedTuple):
     """The characters of a file from one place to another."""
 
     path: Path
@@ -60,16 +60,17 @@ class Part(NamedTuple):
 class TextConfig(Config):
     """Text of any kind, to learn to go on with."""
 
+    renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["text"] = "text"
     text: Names
-    """Files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
+    """Training text: files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
     valid: Names | None = None
-    """The same, to validate with; without it, the last tenth of the text is kept: of all files together, in their
-    order, by characters. A file that is among both is not trained on."""
-    longest: Longest | None = None
-    """The tokens of a window; without it, as many as the model can see."""
+    """Validation text, written like `text`; without it, the last tenth of the training text is held out: of all files
+    together, in their order, by characters. A file that is among both is not trained on."""
+    max_length: MaxLength | None = None
+    """Window length in tokens; without it, the model's context."""
 
-    def parts(self) -> tuple[list[Part], list[Part]]:
+    def parts(self) -> tuple[list[FileSlice], list[FileSlice]]:
         """What to train on, and what to validate with; none is empty."""
         valid = [] if self.valid is None else _whole(found(self.valid))
         kept = {part.path.resolve() for part in valid}
@@ -77,18 +78,18 @@ class TextConfig(Config):
         return (train, valid) if self.valid is not None else _cut(train)
 
 
-def _whole(paths: Sequence[Path]) -> list[Part]:
-    parts = (Part(path, 0, sum(map(len, running(path)))) for path in paths)
+def _whole(paths: Sequence[Path]) -> list[FileSlice]:
+    parts = (FileSlice(path, 0, sum(map(len, running(path)))) for path in paths)
     return [part for part in parts if part.end]
 
 
-def _cut(files: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+def _cut(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
     """All but the last tenth, and the last tenth."""
     left, train, valid = int(TRAINED * sum(file.end for file in files)), [], []
     for path, begin, end in files:
         middle = min(left, end)
-        train.append(Part(path, begin, middle))
-        valid.append(Part(path, middle, end))
+        train.append(FileSlice(path, begin, middle))
+        valid.append(FileSlice(path, middle, end))
         left -= middle
     return [part for part in train if part.begin < part.end], [part for part in valid if part.begin < part.end]
 
@@ -112,14 +113,14 @@ def pieces(text: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def tokenized(text: Iterable[str], tokenizer: TextTokenizer) -> Iterator[list[int]]:
+def tokenized(text: Iterable[str], tokenizer: LosslessTokenizer) -> Iterator[list[int]]:
     """The tokens of a text that is given in pieces, some at a time."""
     iterator = iter(text)
     while some := list(islice(iterator, AT_ONCE)):
         yield from tokenizer.encode(some)
 
 
-def encoded(parts: Sequence[Part], key: str, tokenizer: TextTokenizer, cache: Path) -> Tokens:
+def encoded(parts: Sequence[FileSlice], key: str, tokenizer: LosslessTokenizer, cache: Path) -> Tokens:
     """The tokens of some text, with the tokenizer's `begin` between files: from the cache, or else made there.
 
     Args:
@@ -130,7 +131,7 @@ def encoded(parts: Sequence[Part], key: str, tokenizer: TextTokenizer, cache: Pa
     return cached(cache, recipe, lambda folder: _encode(parts, tokenizer, folder), _opened)
 
 
-def _encode(parts: Sequence[Part], tokenizer: TextTokenizer, folder: Path) -> None:
+def _encode(parts: Sequence[FileSlice], tokenizer: LosslessTokenizer, folder: Path) -> None:
     count = 0
     with (folder / "tokens.bin").open("wb") as file:
         for number, part in enumerate(parts):
@@ -152,7 +153,7 @@ def _opened(folder: Path) -> Tokens:
 class WindowBatch(Batch):
     """Windows of a text, and the token that comes next at each place."""
 
-    asked: ClassVar = {"next_BT": IGNORED}
+    targets: ClassVar = {"next_BT": IGNORED}
     tokens_BT: Tensor
     next_BT: Tensor
 
@@ -184,12 +185,12 @@ class Windows:
     """
 
     def __init__(self, tokens: Tokens, context: int, seed: int, source: str = "the text") -> None:
-        self.tokens, self.seed, self.longest = tokens, seed, context
+        self.tokens, self.seed, self.max_length = tokens, seed, context
         _expect_one(tokens, context, source)
 
     def epoch(self, number: int) -> FixedWindows:
         """Windows side by side, from one of the first tokens on to the end of the text."""
-        context, last = self.longest, len(self.tokens) - self.longest
+        context, last = self.max_length, len(self.tokens) - self.max_length
         first = np.random.default_rng([self.seed, number]).integers(min(context, last))
         return FixedWindows(self.tokens, context, np.arange(first, last, context))
 
@@ -206,5 +207,5 @@ def _expect_one(tokens: Tokens, context: int, source: str) -> None:
     if len(tokens) <= context:
         raise RegardError(
             f"{source} has {len(tokens):,} tokens, fewer than a window of {context:,} and the token after it; "
-            f"give more text, or lower data.longest"
+            f"give more text, or lower data.max_length"
         )

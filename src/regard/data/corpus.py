@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from regard.codecs.subword import Tokenizer
+from regard.codecs.subword import SubwordTokenizer
 from regard.errors import RegardError
 from regard.folders import sync
 
@@ -29,7 +29,7 @@ SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
-class About:
+class CorpusCounts:
     """What became of the pairs that were read."""
 
     kept: int
@@ -43,7 +43,7 @@ class Corpus:
     """Encoded sentence pairs, mapped from a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.about = About(**json.loads((folder / "about.json").read_text("utf-8")))
+        self.about = CorpusCounts(**json.loads((folder / "about.json").read_text("utf-8")))
         self.begins = {side: np.asarray(np.load(folder / f"{side}.npy", mmap_mode="r")) for side in SIDES}
         self.tokens = {side: mapped(folder / f"{side}.bin") for side in SIDES}
         for side in SIDES:
@@ -70,7 +70,12 @@ def mapped(path: Path) -> npt.NDArray[np.uint32]:
 
 
 def encoded(
-    read: Callable[[], Pairs], key: str, source: Tokenizer, target: Tokenizer, longest: int, cache: Path
+    read: Callable[[], Pairs],
+    key: str,
+    source: SubwordTokenizer,
+    target: SubwordTokenizer,
+    max_length: int,
+    cache: Path,
 ) -> Corpus:
     """The corpus of what `read` reads: from the cache, or else made there.
 
@@ -78,8 +83,8 @@ def encoded(
         key: a hash of all that `read` depends on.
         longest: pairs with more tokens than this on a side are dropped.
     """
-    recipe = [2, key, source.to_json(), target.to_json(), longest]  # 2: the version of the format
-    return cached(cache, recipe, lambda folder: _encode(read(), source, target, longest, folder), Corpus)
+    recipe = [2, key, source.to_json(), target.to_json(), max_length]  # 2: the version of the format
+    return cached(cache, recipe, lambda folder: _encode(read(), source, target, max_length, folder), Corpus)
 
 
 def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened: Callable[[Path], T]) -> T:
@@ -126,11 +131,11 @@ def _move(aside: Path, folder: Path) -> None:
             raise
 
 
-def _encode(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int, folder: Path) -> None:
+def _encode(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max_length: int, folder: Path) -> None:
     kept = empty = long = 0
     ends: dict[str, list[npt.NDArray[np.int64]]] = {side: [np.zeros(1, np.int64)] for side in SIDES}
     with (folder / "source.bin").open("wb") as source_file, (folder / "target.bin").open("wb") as target_file:
-        for chunk in chunks(pairs, source, target, longest):
+        for chunk in chunks(pairs, source, target, max_length):
             kept, empty, long = kept + len(chunk.tokens), empty + chunk.empty, long + chunk.long
             for i, (side, file) in enumerate(zip(SIDES, (source_file, target_file), strict=True)):
                 lengths = np.array([len(pair[i]) for pair in chunk.tokens], np.int64)
@@ -141,7 +146,7 @@ def _encode(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int, fo
                     ends[side].pop()
     for side in SIDES:
         np.save(folder / f"{side}.npy", np.concatenate(ends[side]))
-    (folder / "about.json").write_text(json.dumps(asdict(About(kept, empty, long))), "utf-8")
+    (folder / "about.json").write_text(json.dumps(asdict(CorpusCounts(kept, empty, long))), "utf-8")
 
 
 class Chunk(NamedTuple):
@@ -153,14 +158,14 @@ class Chunk(NamedTuple):
     long: int
 
 
-def chunks(pairs: Pairs, source: Tokenizer, target: Tokenizer, longest: int) -> Iterator[Chunk]:
+def chunks(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max_length: int) -> Iterator[Chunk]:
     """All pairs, some thousand at a time."""
     iterator = iter(pairs)
     while read := list(islice(iterator, CHUNK)):
         full = [(one, other) for one, other in read if one.strip() and other.strip()]
         sides = (source.encode([one for one, _ in full]), target.encode([other for _, other in full]))
         encoded = zip(full, zip(*sides, strict=True), strict=True)
-        short = [(texts, tokens) for texts, tokens in encoded if max(map(len, tokens)) <= longest]
+        short = [(texts, tokens) for texts, tokens in encoded if max(map(len, tokens)) <= max_length]
         dropped = len(read) - len(full), len(full) - len(short)
         yield Chunk([texts for texts, _ in short], [tokens for _, tokens in short], *dropped)
 

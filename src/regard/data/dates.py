@@ -23,17 +23,17 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 def dates(source: str, target: str, seed: int, unseen: bool = False) -> Iterator[tuple[str, str]]:
     """Endless pairs in two languages; `unseen` gives dates of the years that are kept from training."""
     locales = _locale(source), _locale(target)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     while True:
-        day = FIRST + timedelta(days=chance.randrange((LAST - FIRST).days + 1))
+        day = FIRST + timedelta(days=rng.randrange((LAST - FIRST).days + 1))
         if (day.year % 10 == 7) != unseen:
             continue
-        kind = chance.choices(("full", "long", "medium", "time", "duration"), (8, 5, 2, 2, 3))[0]
+        kind = rng.choices(("full", "long", "medium", "time", "duration"), (8, 5, 2, 2, 3))[0]
         if kind == "time" and not unseen:
-            moment = time(chance.randrange(24), chance.randrange(60))
+            moment = time(rng.randrange(24), rng.randrange(60))
             yield tuple(format_time(moment, "short", locale=locale) for locale in locales)  # type: ignore[misc]
         elif kind == "duration" and not unseen:
-            count, unit = chance.randrange(1, 100), chance.choice(UNITS)
+            count, unit = rng.randrange(1, 100), rng.choice(UNITS)
             yield tuple(format_unit(count, f"duration-{unit}", locale=locale) for locale in locales)  # type: ignore[misc]
         else:
             forms = {form: format_date(day, form, locale=locales[0]) for form in ("full", "long", "medium")}

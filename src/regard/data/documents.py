@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from regard.config import Config, Rate
 from regard.data.sentences import split as split_sentences
-from regard.data.sequences import Longest
+from regard.data.sequences import MaxLength
 from regard.data.text import Names, found, lines
 
 Split = Literal["file", "blank", "heading"]
@@ -23,21 +23,23 @@ LONG = 8  # sentences from which on a document gives its end only; a shorter one
 class DocumentsConfig(Config):
     """Text of any kind, to pre-train on."""
 
+    renamed: ClassVar = {"longest": "max_length", "masked": "mask_rate", "short": "short_rate"}
     kind: Literal["documents"] = "documents"
     text: Names
-    """Files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
+    """Text files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
     split: Split = "file"
-    """What parts documents: files; blank lines, with a sentence on each line; or headings such as `= Title =`."""
-    longest: Longest = 128
-    """The tokens of an example, marks included."""
-    masked: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """The share of tokens that are asked for."""
+    """Document boundaries: each file is one document; blank lines, with a sentence on each line; or headings such as `=
+    Title =`."""
+    max_length: MaxLength = 128
+    """Maximum length of an example in tokens, special tokens included."""
+    mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Masking rate: share of the tokens that are to be predicted (masked language modelling)."""
     whole_words: bool = False
-    """The pieces of a word are asked for all together or not at all."""
-    short: Rate = 0.1
-    """The share of examples that are shorter than they could be."""
+    """Whole word masking: all pieces of a word are masked together."""
+    short_rate: Rate = 0.1
+    """Share of the examples that are made shorter than the maximum length."""
     next_sentence: bool = True
-    """Also ask whether the second half of an example follows the first."""
+    """Next sentence prediction: also predict whether the second half of an example follows the first."""
 
     def paths(self) -> list[Path]:
         """The files, in order."""

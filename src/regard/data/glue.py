@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from regard.data.tables import Columns, Example, Row, rows
+from regard.data.tables import Columns, Example, TableRow, rows
 from regard.errors import RegardError
 
 SCALE = (0.0, 5.0)  # of STS-B: from nothing in common to the same meaning
@@ -167,7 +167,8 @@ def own_question(texts: Sequence[str], label: str, labels: Sequence[str]) -> Glu
 
 def find(folder: Path, task: GlueTask, split: str) -> Path:
     """The file of a task's "train", "dev" or "test" set in a folder that holds a folder for each task."""
-    splits = {name: files for name in ("train", "dev", "test") if (files := getattr(task, name))}
+    sets = {"train": task.train, "dev": task.dev, "test": task.test}
+    splits = {name: names for name, names in sets.items() if names}
     if split not in splits:
         raise RegardError(f"{task.name} has no split {split!r}; it has {', '.join(splits)}")
     folders = [folder / name for name in (task.folder, *task.elsewhere)]
@@ -209,7 +210,7 @@ def _columns(task: GlueTask, path: Path, header: list[str], labelled: bool) -> C
     return Columns.among(header, path, texts, label if labelled else None)
 
 
-def _name(task: GlueTask, path: Path, row: Row, label: str) -> str:
+def _name(task: GlueTask, path: Path, row: TableRow, label: str) -> str:
     """The name of a label; a number is its own."""
     if not task.labels:
         low, high = SCALE

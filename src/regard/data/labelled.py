@@ -17,7 +17,7 @@ from regard.config import Config, Positive
 from regard.data import glue, sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given
 from regard.data.glue import GlueTask, own_question
-from regard.data.sequences import Encoded, Longest
+from regard.data.sequences import Encoded, MaxLength
 from regard.data.tables import Example, read_table
 from regard.data.text import existing
 from regard.errors import RegardError
@@ -27,15 +27,16 @@ from regard.errors import RegardError
 class GlueConfig(Config):
     """One of GLUE's tasks."""
 
+    renamed: ClassVar = {"most": "max_examples", "longest": "max_length"}
     kind: Literal["glue"] = "glue"
     task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
-    """May also be written as `task` alone."""
+    """GLUE task. May also be written as `task` at the top level."""
     folder: str = "glue"
-    """Holds a folder for each task, such as `SST-2`, with `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
-    most: Positive | None = None
-    """Learn from so many examples only, taken evenly from all of them."""
-    longest: Longest = 128
-    """Texts with more tokens than this are cut."""
+    """Folder that holds a folder for each task, such as `SST-2`, with `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
+    max_examples: Positive | None = None
+    """Maximum number of training examples, taken evenly from all of them."""
+    max_length: MaxLength = 128
+    """Maximum length in tokens; longer texts are truncated."""
 
     @property
     def question(self) -> GlueTask:
@@ -56,23 +57,28 @@ class GlueConfig(Config):
 class TableConfig(Config):
     """Texts and labels of your own, in tables whose first line names the columns: TSV, or CSV, plain or `.gz`."""
 
+    renamed: ClassVar = {"most": "max_examples", "numbers": "regression", "longest": "max_length"}
     kind: Literal["table"] = "table"
     train: str
+    """Training file: TSV or CSV, plain or `.gz`."""
     valid: str
+    """Validation file, in the same format."""
     texts: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("text",)
-    """The columns of the text or, where it is about two, of both."""
+    """Text columns: one, or two for pairs of texts."""
     label: str = "label"
-    """The column of the label."""
-    numbers: bool = False
-    """Labels are numbers to come near to, not names."""
-    most: Positive | None = None
-    longest: Longest = 128
+    """Label column."""
+    regression: bool = False
+    """Regression: labels are numbers instead of class names."""
+    max_examples: Positive | None = None
+    """Maximum number of training examples, taken evenly from all of them."""
+    max_length: MaxLength = 128
+    """Maximum length in tokens; longer texts are truncated."""
 
     @cached_property
     def question(self) -> GlueTask:
         """What is asked: for one of the labels that the training file has."""
-        examples = read_table(Path(self.train), self.texts, self.label, self.numbers)
-        labels = () if self.numbers else tuple(sorted({str(example.label) for example in examples}))
+        examples = read_table(Path(self.train), self.texts, self.label, self.regression)
+        labels = () if self.regression else tuple(sorted({str(example.label) for example in examples}))
         if len(labels) == 1:
             raise RegardError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
         return own_question(self.texts, self.label, labels)
@@ -83,14 +89,14 @@ class TableConfig(Config):
 
     def read(self, path: Path, _warn: Callable[[str], object] = warnings.warn) -> list[Example]:
         """The examples of a file."""
-        return list(read_table(path, self.texts, self.label, self.numbers, self.question.labels))
+        return list(read_table(path, self.texts, self.label, self.regression, self.question.labels))
 
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
     """Texts and the number of the label of each."""
 
-    asked: ClassVar = {"label_B": IGNORED}
+    targets: ClassVar = {"label_B": IGNORED}
     tokens_BT: Tensor
     segments_BT: Tensor
     label_B: Tensor
@@ -106,7 +112,7 @@ class LabelledBatch(Batch):
 class NumberedBatch(LabelledBatch):
     """Texts and, for each, a number to come near to."""
 
-    asked: ClassVar = {"label_B": torch.nan}
+    targets: ClassVar = {"label_B": torch.nan}
 
 
 class Labelled(SameEachEpoch):
@@ -117,14 +123,14 @@ class Labelled(SameEachEpoch):
         tokenizer: WordPiece,
         examples: Sequence[Example],
         labels: Sequence[str],
-        longest: int,
+        max_length: int,
         source: str = "the texts",
     ) -> None:
         self.tokenizer = tokenizer
         self.encoded = sequences.encode(
-            tokenizer, [e.text for e in examples], [e.second for e in examples], longest=longest
+            tokenizer, [e.text for e in examples], [e.second for e in examples], max_length=max_length
         )
-        self.cut = sum(e.is_cut for e in self.encoded)
+        self.truncated = sum(e.is_truncated for e in self.encoded)
         self.answers = [str(example.label) for example in examples]
         numbers = [labels.index(answer) if labels else float(answer) for answer in self.answers]
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from regard.codecs.subword import BEGIN, END, PAD
+from regard.codecs.subword import BEGIN, END, PAD_ID
 from regard.data.batches import Batch, Indices, Lengths, given, pad, padding
 from regard.data.corpus import SIDES, Corpus
 from regard.errors import RegardError
@@ -17,7 +17,7 @@ from regard.errors import RegardError
 class PairBatch(Batch):
     """Sentence pairs as the model wants them: the source, the target so far, and the token that comes next."""
 
-    asked: ClassVar = {"next_BT": PAD}
+    targets: ClassVar = {"next_BT": PAD_ID}
     source_BS: Tensor
     target_BT: Tensor
     next_BT: Tensor
@@ -48,19 +48,19 @@ class Pairs:
             raise RegardError("no sentence pairs are left; see the counts of dropped pairs")
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The tokens of the longest sentence."""
         return int(self.lengths.max())
 
     def epoch(self, number: int) -> "PairsEpoch":
         """The pairs of an epoch."""
-        chance = np.random.default_rng([self.seed, number])
+        rng = np.random.default_rng([self.seed, number])
         drawn = []
         for (corpus, weight), first in zip(self.corpora, self.first, strict=False):
             whole, part = divmod(weight, 1)
             drawn += [np.arange(len(corpus)) + first] * int(whole)
             least = min(1, len(corpus)) if weight < 1 else 0  # however small its weight, some of it comes
-            drawn.append(chance.permutation(len(corpus))[: max(least, round(part * len(corpus)))] + first)
+            drawn.append(rng.permutation(len(corpus))[: max(least, round(part * len(corpus)))] + first)
         return PairsEpoch(self, np.concatenate(drawn))
 
 
@@ -87,9 +87,9 @@ class PairsEpoch:
 def pair_batch(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> PairBatch:
     """Marks beginnings and ends, and pads to the longest."""
     source_BS, is_padding_BS = source_batch(sources)
-    return PairBatch(source_BS, pad(targets, PAD, before=BEGIN), pad(targets, PAD, after=END), is_padding_BS)
+    return PairBatch(source_BS, pad(targets, PAD_ID, before=BEGIN), pad(targets, PAD_ID, after=END), is_padding_BS)
 
 
 def source_batch(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
     """Sources as the model reads them, each with its end, and where they are filled up."""
-    return pad(sources, PAD, after=END), padding([len(source) + 1 for source in sources])
+    return pad(sources, PAD_ID, after=END), padding([len(source) + 1 for source in sources])

@@ -49,10 +49,10 @@ class Sentences:
         """The document of each of these sentences."""
         return np.searchsorted(self.documents, sentences, side="right") - 1
 
-    def gathered(self, first: Indices, wanted: Indices, least: int = 1) -> Indices:
+    def gathered(self, first: Indices, wanted: Indices, min_sentences: int = 1) -> Indices:
         """Where at least so many sentences from the first on end: with as many tokens, or with the document."""
         stop = np.searchsorted(self.begins, self.begins[first] + wanted)
-        return np.clip(stop, first + least, self.documents[self.documents_of(first) + 1])
+        return np.clip(stop, first + min_sentences, self.documents[self.documents_of(first) + 1])
 
 
 def encoded(read: Callable[[], Iterable[list[str]]], key: str, tokenizer: WordPiece, cache: Path) -> Sentences:
@@ -83,7 +83,7 @@ def _encode(documents: Iterable[list[str]], tokenizer: WordPiece, folder: Path) 
 class PretrainingBatch(Batch):
     """Texts, or pairs of them, with words hidden."""
 
-    asked: ClassVar = {"words_BT": IGNORED, "follows_B": IGNORED}
+    targets: ClassVar = {"words_BT": IGNORED, "follows_B": IGNORED}
     tokens_BT: Tensor
     segments_BT: Tensor
     """0: the first text, and padding; 1: the second."""
@@ -115,19 +115,19 @@ class PretrainingExamples:
         sentences: Sentences,
         tokenizer: WordPiece,
         *,
-        longest: int = 128,
-        masked: float = 0.15,
+        max_length: int = 128,
+        mask_rate: float = 0.15,
         whole_words: bool = False,
-        short: float = 0.1,
+        short_rate: float = 0.1,
         next_sentence: bool = True,
         seed: int = 1,
     ) -> None:
-        self.sentences, self.tokenizer, self.masking = sentences, tokenizer, Masking(tokenizer, masked, whole_words)
-        self.longest, self.short, self.next_sentence, self.seed = longest, short, next_sentence, seed
+        self.sentences, self.tokenizer, self.masking = sentences, tokenizer, Masking(tokenizer, mask_rate, whole_words)
+        self.max_length, self.short_rate, self.next_sentence, self.seed = max_length, short_rate, next_sentence, seed
         self.marks = 3 if next_sentence else 2
-        if longest < self.marks + 2:
+        if max_length < self.marks + 2:
             raise RegardError(
-                f"examples of {longest} tokens are too short; the marks and two words need {self.marks + 2}"
+                f"examples of {max_length} tokens are too short; the marks and two words need {self.marks + 2}"
             )
         if not len(sentences):
             raise RegardError("there is too little text: some of it has to be kept to validate with")
@@ -139,16 +139,16 @@ class PretrainingExamples:
 
     def epoch(self, number: int) -> "PretrainingEpoch":
         """The examples of an epoch, planned but not yet made."""
-        chance = np.random.default_rng([self.seed, number])
-        room = self.longest - self.marks
-        begins, ends, follows = (self._pairs if self.next_sentence else self._singles)(room, chance)
+        rng = np.random.default_rng([self.seed, number])
+        room = self.max_length - self.marks
+        begins, ends, follows = (self._pairs if self.next_sentence else self._singles)(room, rng)
         one, other = (ends - begins).T
         sizes = np.stack(fit(one, other, room), axis=1)
         # what is too much is cut off token by token, each at the front or at the back
-        begins += chance.binomial(ends - begins - sizes, 0.5)
+        begins += rng.binomial(ends - begins - sizes, 0.5)
         return PretrainingEpoch(self, number, begins, sizes, follows)
 
-    def _pairs(self, room: int, chance: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+    def _pairs(self, room: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
         """Where A and B begin, where they end, and whether B follows.
 
         As in the paper's own code: A is the first few of some sentences that fill an example, B the others or a piece
@@ -157,10 +157,10 @@ class PretrainingExamples:
         # An example is drawn for every sentence as if it began there, all at once; each says where the next one begins,
         # and so which of them there are.
         sentences, everywhere = self.sentences, np.arange(len(self.sentences))
-        wanted, stop = self._filled(room, chance, least=2)
-        middle = everywhere + chance.integers(1, np.maximum(stop - everywhere, 2))
+        wanted, stop = self._filled(room, rng, min_sentences=2)
+        middle = everywhere + rng.integers(1, np.maximum(stop - everywhere, 2))
         # nothing follows the end of a document: such texts must be apart, so that of the others fewer may be
-        must_be, lot, share = middle == stop, chance.random(len(stop)), 0.5
+        must_be, lot, share = middle == stop, rng.random(len(stop)), 0.5
         for _ in range(ROUNDS):
             is_apart = must_be | (lot < share)
             first = _steps(np.where(is_apart, middle, stop))
@@ -169,35 +169,35 @@ class PretrainingExamples:
         middle, stop, is_apart = middle[first], stop[first], is_apart[first]
         begins, ends = sentences.begins[np.stack([[first, middle], [middle, stop]])].swapaxes(1, 2)
         missing = wanted[first] - (ends - begins)[:, 0]
-        start = self._elsewhere(first[is_apart], chance)
+        start = self._elsewhere(first[is_apart], rng)
         begins[is_apart, 1] = sentences.begins[start]
         ends[is_apart, 1] = sentences.begins[sentences.gathered(start, missing[is_apart])]
         return begins, ends, is_apart.astype(np.int64)
 
-    def _singles(self, room: int, chance: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+    def _singles(self, room: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
         """The same without a question: B is empty."""
-        _, stop = self._filled(room, chance)
+        _, stop = self._filled(room, rng)
         first = _steps(stop)
         begins, ends = self.sentences.begins[np.stack([first, stop[first]])]
         return np.stack([begins, ends], axis=1), np.stack([ends, ends], axis=1), np.full(len(first), IGNORED)
 
-    def _filled(self, room: int, chance: np.random.Generator, least: int = 1) -> tuple[Indices, Indices]:
+    def _filled(self, room: int, rng: np.random.Generator, min_sentences: int = 1) -> tuple[Indices, Indices]:
         """For an example that begins at any sentence: the tokens that it should have, and where it ends so.
 
         Args:
             least: sentences of an example, where its document has so many.
         """
         count = len(self.sentences)
-        shorter = chance.integers(2, room, count, endpoint=True)
-        wanted = np.where(chance.random(count) < self.short, shorter, room)
-        return wanted, self.sentences.gathered(np.arange(count), wanted, least)
+        shorter = rng.integers(2, room, count, endpoint=True)
+        wanted = np.where(rng.random(count) < self.short_rate, shorter, room)
+        return wanted, self.sentences.gathered(np.arange(count), wanted, min_sentences)
 
-    def _elsewhere(self, sentences: Indices, chance: np.random.Generator) -> Indices:
+    def _elsewhere(self, sentences: Indices, rng: np.random.Generator) -> Indices:
         """For each of these sentences, any one of any other document."""
         documents = self.sentences.documents
-        other = chance.integers(0, len(documents) - 2, len(sentences))
+        other = rng.integers(0, len(documents) - 2, len(sentences))
         other += other >= self.sentences.documents_of(sentences)
-        return chance.integers(documents[other], documents[other + 1])
+        return rng.integers(documents[other], documents[other + 1])
 
 
 def _steps(after: Indices) -> Indices:
@@ -222,7 +222,8 @@ class PretrainingEpoch:
     @property
     def lengths(self) -> Lengths:
         """The tokens of each example, [CLS] and [SEP]s included."""
-        return (self.sizes.sum(1, keepdims=True) + self.examples.marks).astype(np.int32)
+        lengths: Indices = self.sizes.sum(1, keepdims=True) + self.examples.marks
+        return lengths.astype(np.int32)
 
     def fetch(self, indices: Indices) -> PretrainingBatch:
         """The examples of these numbers; what is hidden in one does not depend on the others."""
@@ -245,8 +246,8 @@ class PretrainingEpoch:
         tokens = np.concatenate([*first, *second]).astype(np.int64)
         segments = (np.arange(len(tokens)) >= len(one) + 2).astype(np.int64)
         # from 1 on, since [seed, epoch, 0] is the same to numpy as [seed, epoch], which has planned the epoch
-        chance = np.random.default_rng([examples.seed, self.number, index + 1])
-        seen, words = examples.masking(tokens, chance)
+        rng = np.random.default_rng([examples.seed, self.number, index + 1])
+        seen, words = examples.masking(tokens, rng)
         return seen, segments, words
 
 
@@ -260,27 +261,27 @@ class Masking:
         self.ordinary = every[~self.is_special]
         self.goes_on = np.array([piece.startswith(INSIDE) for piece in tokenizer.pieces(every.tolist())])
 
-    def __call__(self, tokens: Indices, chance: np.random.Generator) -> tuple[Indices, Indices]:
+    def __call__(self, tokens: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
         """The tokens as the model sees them, and the true ones where they are asked for."""
-        asked = self._asked(tokens, chance)
-        lot = chance.random(len(asked))
+        selected = self._selected(tokens, rng)
+        lot = rng.random(len(selected))
         is_replaced = (lot >= MASKED) & (lot < MASKED + REPLACED)
         seen, words = tokens.copy(), np.full_like(tokens, IGNORED)
-        seen[asked[lot < MASKED]] = self.mask
-        seen[asked[is_replaced]] = self.ordinary[chance.integers(len(self.ordinary), size=is_replaced.sum())]
-        words[asked] = tokens[asked]
+        seen[selected[lot < MASKED]] = self.mask
+        seen[selected[is_replaced]] = self.ordinary[rng.integers(len(self.ordinary), size=is_replaced.sum())]
+        words[selected] = tokens[selected]
         return seen, words
 
-    def _asked(self, tokens: Indices, chance: np.random.Generator) -> Indices:
+    def _selected(self, tokens: Indices, rng: np.random.Generator) -> Indices:
         places = np.flatnonzero(~self.is_special[tokens])
         count = max(1, round(self.share * len(places)))
         if not self.whole_words:
-            return chance.permutation(places)[:count]
+            return rng.permutation(places)[:count]
         is_new = ~self.goes_on[tokens[places]] | (np.diff(places, prepend=-2) > 1)  # after a mark, too, a word begins
         words = np.split(places, np.flatnonzero(is_new)[1:])
-        asked: list[int] = []
-        for i in chance.permutation(len(words)):
+        selected: list[int] = []
+        for i in rng.permutation(len(words)):
             # the first however long it is, so that one is asked for, others while they fit
-            if not asked or len(asked) + len(words[i]) <= count:
-                asked += words[i].tolist()
-        return np.array(asked, np.int64)
+            if not selected or len(selected) + len(words[i]) <= count:
+                selected += words[i].tolist()
+        return np.array(selected, np.int64)

@@ -39,11 +39,11 @@ class Document:
         return "".join(gap + text for gap, text in zip(self.gaps_for(sentences), [*sentences, ""], strict=True))
 
 
-def split(text: str, longest: int = LONGEST) -> Document:
+def split(text: str, max_length: int = LONGEST) -> Document:
     """The sentences of a text of any number of lines; one that is too long is cut at a pause."""
     sentences, gaps, position = [], [], 0
     for begin, end in _spans(text):
-        for piece_begin, piece_end in _pieces(text, begin, end, longest):
+        for piece_begin, piece_end in _pieces(text, begin, end, max_length):
             gaps.append(text[position:piece_begin])
             sentences.append(text[piece_begin:piece_end])
             position = piece_end
@@ -64,7 +64,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         yield begin, line.end()
 
 
-def _pieces(text: str, begin: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
+def _pieces(text: str, begin: int, end: int, max_length: int) -> Iterator[tuple[int, int]]:
     """The span without spaces around it, in pieces of at most so many characters; none if it is empty."""
     while True:
         while begin < end and text[begin].isspace():
@@ -74,11 +74,11 @@ def _pieces(text: str, begin: int, end: int, longest: int) -> Iterator[tuple[int
         if begin == end:
             return
         stop = end
-        if end - begin > longest:
-            pauses = [match.end() for match in _PAUSE.finditer(text, begin, begin + longest)]
+        if end - begin > max_length:
+            pauses = [match.end() for match in _PAUSE.finditer(text, begin, begin + max_length)]
             # after a comma rather than between two words, unless that is far from the end
             strong = [pause for pause in pauses if not text[begin:pause].rstrip()[-1].isalnum()]
-            best = [pause for pause in strong if pause > begin + longest // 2] or pauses or [begin + longest]
+            best = [pause for pause in strong if pause > begin + max_length // 2] or pauses or [begin + max_length]
             stop = best[-1]
         yield begin, begin + len(text[begin:stop].rstrip())
         begin = stop

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import Batch, Indices, given, pad, padding
 
-Longest = Annotated[int, Field(ge=8, le=100_000)]
+MaxLength = Annotated[int, Field(ge=8, le=100_000)]
 """The most tokens of a text, or of two, with the marks."""
 Size = TypeVar("Size", int, Indices)
 
@@ -22,7 +22,7 @@ class Encoded(NamedTuple):
     tokens: list[int]
     first: int
     """How many of them belong to the first text, its marks included."""
-    is_cut: bool
+    is_truncated: bool
     """There were more."""
 
     @property
@@ -36,7 +36,7 @@ def encode(
     texts: Sequence[str],
     seconds: Sequence[str | None] | None = None,
     *,
-    longest: int | None,
+    max_length: int | None,
     orders: bool = False,
 ) -> list[Encoded]:
     """Texts, each alone or with a second one; of what is too long, the end of the longer text is cut off.
@@ -50,13 +50,13 @@ def encode(
     if seconds is not None:
         found = iter(tokenizer.encode([text for text in seconds if text is not None], orders=orders))
         others = [None if text is None else next(found) for text in seconds]
-    return [marked(tokenizer, one, other, longest) for one, other in zip(ones, others, strict=True)]
+    return [marked(tokenizer, one, other, max_length) for one, other in zip(ones, others, strict=True)]
 
 
-def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, longest: int | None) -> Encoded:
+def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, max_length: int | None) -> Encoded:
     """Tokens of a text, or of two, with marks, cut to fit."""
     sizes = len(one), len(other or ())
-    kept_one, kept_other = sizes if longest is None else fit(*sizes, longest - (2 if other is None else 3))
+    kept_one, kept_other = sizes if max_length is None else fit(*sizes, max_length - (2 if other is None else 3))
     first = [tokenizer.begin, *one[:kept_one], tokenizer.end]
     second = [] if other is None else [*other[:kept_other], tokenizer.end]
     return Encoded([*first, *second], len(first), (kept_one, kept_other) != sizes)

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -22,7 +22,7 @@ from regard.errors import RegardError
 Pairs = Iterable[tuple[str, str]]
 
 
-class Part(NamedTuple):
+class PairSource(NamedTuple):
     """Pairs that can be read as often as needed, a hash of all that they depend on, and their weight."""
 
     read: Callable[[], Pairs]
@@ -35,11 +35,11 @@ class Files(Config):
     """Sentence pairs in files, plain or `.gz`."""
 
     path: str
-    """A TSV file with source and target in its first two columns; or, beside `target`, a file of source lines."""
+    """TSV file with source and target in its first two columns; or, beside `target`, a file of source lines."""
     target: str | None = None
-    """A file of target lines, one for each line of `path`."""
+    """File of target lines, one for each line of `path`."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """How often an epoch holds each pair; a fraction holds that share of them."""
+    """Sampling weight: how often an epoch holds each pair; a fraction holds that share of them."""
 
     def paths(self) -> list[Path]:
         """The files, which must exist."""
@@ -67,34 +67,40 @@ def _files(value: Any) -> Any:
     return tuple(found)
 
 
-FileList = Annotated[tuple[Files, ...], BeforeValidator(_files)]
+FileList = Annotated[
+    tuple[Files, ...], BeforeValidator(_files, json_schema_input_type=str | Files | tuple[str | Files, ...])
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig(Config):
     """Translations of your own."""
 
+    renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["parallel"] = "parallel"
     train: FileList
+    """Training files: a path, a table with `path` and `target`, or a list of these."""
     valid: FileList = ()
-    """Pairs to validate with; none: `hold_out` pairs of the first training source are kept from training for it."""
+    """Validation files, written like `train`; without any, `hold_out` pairs of the first training source are held
+    out."""
     hold_out: Positive = 1000
-    longest: Positive = 128
-    """Pairs with more tokens than this on a side are dropped."""
+    """Maximum number of training pairs held out for validation, where `valid` is not given; never more than 5 %."""
+    max_length: Positive = 128
+    """Maximum length in tokens; pairs that are longer on either side are dropped."""
     augment: Rate = 0.0
-    """Share of the pairs that come a second time with the source in small letters and without its last `.`, `?` or
-    `!`."""
+    """Data augmentation: share of the pairs that are repeated with the source in lower case and without its final `.`,
+    `?` or `!`."""
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[PairSource]:
         """What to train on."""
         held_out = frozenset(source for source, _ in self._held_out()) if not self.valid else frozenset()
         return [self._part(files, held_out) for files in self.train]
 
-    def _part(self, files: Files, held_out: frozenset[str]) -> Part:
+    def _part(self, files: Files, held_out: frozenset[str]) -> PairSource:
         paths = files.paths()
         left_out = hashlib.sha256(json.dumps(sorted(held_out)).encode()).hexdigest()
         key = f"{file_hash(*paths)} without {left_out} {self.augment}"
-        return Part(lambda: self._read(paths, held_out), key, files.weight)
+        return PairSource(lambda: self._read(paths, held_out), key, files.weight)
 
     def _read(self, paths: list[Path], held_out: frozenset[str]) -> Iterator[tuple[str, str]]:
         for source, target in pairs(*paths):
@@ -105,11 +111,11 @@ class ParallelConfig(Config):
             if zlib.crc32(source.encode()) < self.augment * 2**32:
                 yield source.lower().rstrip(".?! "), target
 
-    def valid_parts(self) -> list[Part]:
+    def valid_parts(self) -> list[PairSource]:
         """What to validate with."""
         if self.valid:
-            return [Part(partial(pairs, *files.paths()), file_hash(*files.paths())) for files in self.valid]
-        return [Part(self._held_out, f"{file_hash(*self.train[0].paths())} held out {self.hold_out}")]
+            return [PairSource(partial(pairs, *files.paths()), file_hash(*files.paths())) for files in self.valid]
+        return [PairSource(self._held_out, f"{file_hash(*self.train[0].paths())} held out {self.hold_out}")]
 
     def _held_out(self) -> list[tuple[str, str]]:
         """Every n-th pair of the first source, at most a twentieth of it."""
@@ -123,20 +129,25 @@ class ParallelConfig(Config):
 class DatesConfig(Config):
     """Dates, times and durations, made as they are needed."""
 
+    renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["dates"] = "dates"
     source: str = "en"
+    """Language of the source, as a locale code such as `en`."""
     target: str = "es"
+    """Language of the target, as a locale code such as `es`."""
     pairs: Positive = 20_000
-    longest: Positive = 128
+    """Number of training pairs that are generated."""
+    max_length: Positive = 128
+    """Maximum length in tokens; pairs that are longer on either side are dropped."""
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[PairSource]:
         """What to train on."""
         return [self._part(self.pairs, seed=1, unseen=False)]
 
-    def valid_parts(self) -> list[Part]:
+    def valid_parts(self) -> list[PairSource]:
         """What to validate with: 1,000 dates of years that are not trained on."""
         return [self._part(1000, seed=2, unseen=True)]
 
-    def _part(self, count: int, seed: int, unseen: bool) -> Part:
+    def _part(self, count: int, seed: int, unseen: bool) -> PairSource:
         key = f"dates {self.source} {self.target} {count} {seed} {unseen} babel {version('babel')}"
-        return Part(lambda: islice(dates(self.source, self.target, seed, unseen), count), key)
+        return PairSource(lambda: islice(dates(self.source, self.target, seed, unseen), count), key)

@@ -53,14 +53,14 @@ def is_number(text: str) -> bool:
         return False
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """The fields of a row, and the line on which it begins."""
 
     line: int
     fields: list[str]
 
 
-def rows(path: Path) -> Iterator[Row]:
+def rows(path: Path) -> Iterator[TableRow]:
     """All rows of a table, with the names of the columns as the first."""
     is_csv = path.name.lower().removesuffix(".gz").endswith(".csv")
     row = None
@@ -70,19 +70,19 @@ def rows(path: Path) -> Iterator[Row]:
         raise RegardError(f"{path} is empty; its first line must name the columns")
 
 
-def _tsv(path: Path) -> Iterator[Row]:
+def _tsv(path: Path) -> Iterator[TableRow]:
     # Quotes are part of the text, as GLUE has it: some are never closed.
     for number, line in enumerate(lines(path), start=1):
-        yield Row(number, line.split("\t"))
+        yield TableRow(number, line.split("\t"))
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path) -> Iterator[TableRow]:
     # a field in quotes may hold line ends
     reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     begin = 1
     try:
         for fields in reader:
-            yield Row(begin, fields or [""])
+            yield TableRow(begin, fields or [""])
             begin = reader.line_num + 1
     except csv.Error as error:
         raise RegardError(
@@ -111,7 +111,7 @@ class Columns:
         places = tuple(header.index(name) for name in texts)
         return Columns(path, header, places, None if label is None else header.index(label))
 
-    def example(self, row: Row) -> Example:
+    def example(self, row: TableRow) -> Example:
         """What stands in these columns of a row."""
         if len(row.fields) != len(self.header):
             raise RegardError(

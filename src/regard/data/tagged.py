@@ -15,21 +15,25 @@ from regard.config import Config
 from regard.data import sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given, pad, padding
 from regard.data.conllu import Column, Sentence, sentences
-from regard.data.sequences import Longest
+from regard.data.sequences import MaxLength
 from regard.data.text import existing
-from regard.models.tagger import PAD
+from regard.models.rnn_tagger import PAD_FEATURE
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConlluConfig(Config):
     """Words with their parts of speech, in the format of Universal Dependencies."""
 
+    renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["conllu"] = "conllu"
     train: str
+    """Training file in CoNLL-U format."""
     valid: str
+    """Validation file in CoNLL-U format."""
     column: Column = "upos"
-    longest: Longest = 256
-    """Sentences with more tokens than this are cut."""
+    """Tag column: universal part-of-speech tags (`upos`) or the treebank's own (`xpos`)."""
+    max_length: MaxLength = 256
+    """Maximum length in tokens; longer sentences are truncated."""
 
     def paths(self) -> tuple[Path, Path]:
         """The files to train on and to validate with."""
@@ -44,7 +48,7 @@ class ConlluConfig(Config):
 class PieceBatch(Batch):
     """Sentences in pieces of words; a tag is asked for at the first piece of each word."""
 
-    asked: ClassVar = {"tag_BT": IGNORED}
+    targets: ClassVar = {"tag_BT": IGNORED}
     tokens_BT: Tensor
     segments_BT: Tensor
     tag_BT: Tensor
@@ -60,7 +64,7 @@ class PieceBatch(Batch):
 class WordBatch(Batch):
     """Sentences in words, each with its features."""
 
-    asked: ClassVar = {"tag_BT": IGNORED}
+    targets: ClassVar = {"tag_BT": IGNORED}
     features_BTE: Tensor
     tag_BT: Tensor
     is_padding_BT: Tensor | None = None
@@ -80,11 +84,11 @@ class Pieces:
     """Where each word begins, as far as they fit."""
 
 
-def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int | None) -> list[Pieces]:
+def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], max_length: int | None) -> list[Pieces]:
     """Sentences of words in pieces; words that do not fit are cut off."""
     result = []
     for tokens, words in tokenizer.encode_words(given):
-        encoded = sequences.marked(tokenizer, tokens, None, longest)
+        encoded = sequences.marked(tokenizer, tokens, None, max_length)
         kept = words[: len(encoded.tokens) - 2]
         firsts = [i + 1 for i, word in enumerate(kept) if not i or kept[i - 1] != word]
         result.append(Pieces(encoded, firsts))
@@ -94,16 +98,16 @@ def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], longest: int
 class TaggedPieces(SameEachEpoch):
     """Tagged sentences in pieces of words, all of them in each epoch."""
 
-    def __init__(self, tokenizer: WordPiece, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
+    def __init__(self, tokenizer: WordPiece, given: Sequence[Sentence], labels: Sequence[str], max_length: int) -> None:
         self.tokenizer = tokenizer
-        self.sentences = in_pieces(tokenizer, [sentence.words for sentence in given], longest)
-        self.cut = sum(pieces.encoded.is_cut for pieces in self.sentences)
+        self.sentences = in_pieces(tokenizer, [sentence.words for sentence in given], max_length)
+        self.truncated = sum(pieces.encoded.is_truncated for pieces in self.sentences)
         numbers = _numbers(given, labels)
         self.tags = []
         for pieces, tags in zip(self.sentences, numbers, strict=True):
-            asked = np.full(len(pieces.encoded.tokens), IGNORED)
-            asked[pieces.firsts] = tags[: len(pieces.firsts)]
-            self.tags.append(asked)
+            targets = np.full(len(pieces.encoded.tokens), IGNORED)
+            targets[pieces.firsts] = tags[: len(pieces.firsts)]
+            self.tags.append(targets)
         self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> PieceBatch:
@@ -116,10 +120,10 @@ class TaggedPieces(SameEachEpoch):
 class TaggedWords(SameEachEpoch):
     """Tagged sentences in words, all of them in each epoch."""
 
-    def __init__(self, tokenizer: Words, given: Sequence[Sentence], labels: Sequence[str], longest: int) -> None:
-        self.features = [x[:longest] for x in tokenizer.encode([sentence.words for sentence in given])]
-        self.tags = [tags[:longest] for tags in _numbers(given, labels)]
-        self.cut = sum(len(sentence.words) > longest for sentence in given)
+    def __init__(self, tokenizer: Words, given: Sequence[Sentence], labels: Sequence[str], max_length: int) -> None:
+        self.features = [x[:max_length] for x in tokenizer.encode([sentence.words for sentence in given])]
+        self.tags = [tags[:max_length] for tags in _numbers(given, labels)]
+        self.truncated = sum(len(sentence.words) > max_length for sentence in given)
         self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> WordBatch:
@@ -131,7 +135,7 @@ class TaggedWords(SameEachEpoch):
 def stacked(features: Sequence[np.ndarray]) -> tuple[Tensor, Tensor | None]:
     """Features of sentences of different lengths as one tensor, and where there is no word."""
     columns = zip(*(x.T for x in features), strict=True)
-    return torch.stack([pad(column, PAD) for column in columns], dim=2), padding([len(x) for x in features])
+    return torch.stack([pad(column, PAD_FEATURE) for column in columns], dim=2), padding([len(x) for x in features])
 
 
 def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:

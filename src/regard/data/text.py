@@ -18,7 +18,9 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)]
+Names = Annotated[
+    tuple[str, ...], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+]
 
 
 def found(names: Iterable[str]) -> list[Path]:

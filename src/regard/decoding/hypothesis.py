@@ -15,14 +15,14 @@ class Hypothesis:
     """Log-probability of each token, and of the end, unless it was stopped."""
     score: float
     """What it is ranked by."""
-    cut: bool
+    truncated: bool
     """It had to end because it was as long as it may be."""
     stopped: bool = False
     """It was not to go on, though it had not come to its end."""
 
 
-def forced(end: int, length: int, longest: int, prefix: Sequence[int]) -> int | None:
+def forced(end: int, length: int, max_length: int, prefix: Sequence[int]) -> int | None:
     """The one token that may come after `length` tokens, if there is no choice."""
-    if length >= longest:
+    if length >= max_length:
         return end
     return prefix[length] if length < len(prefix) else None

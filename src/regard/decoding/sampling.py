@@ -16,11 +16,11 @@ from regard.models.interface import Autoregressive
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledToken:
     """A token of a try, as soon as it is there."""
 
     sentence: int
-    attempt: int
+    sample: int
     """Counted from 0."""
     token: int
     score: float
@@ -29,11 +29,11 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw: `tries` texts for each sentence."""
+    """How to draw: `samples` texts for each sentence."""
 
     begin: int
     end: int
-    tries: int = 1
+    samples: int = 1
     temperature: float = 1.0
     """Below 1 the likely becomes likelier, above 1 less so; at 0 only the likeliest is drawn."""
     top_k: int | None = None
@@ -44,12 +44,12 @@ class Sampling:
     """That of the first try; each of the others has the next."""
     min_p: float = 0.0
     """Draw only from tokens that have at least this share of the likeliest one's probability."""
-    repetition: float = 1.0
+    repetition_penalty: float = 1.0
     """What was there already has its logit divided by this, or, below 0, multiplied (Keskar et al. 2019)."""
 
     def __post_init__(self) -> None:
-        if self.tries < 1:
-            raise RegardError(f"at least one try is needed, got {self.tries}")
+        if self.samples < 1:
+            raise RegardError(f"at least one try is needed, got {self.samples}")
         if not 0 <= self.temperature < math.inf:
             raise RegardError(f"a temperature is at least 0, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
@@ -58,34 +58,34 @@ class Sampling:
             raise RegardError(f"top-p is a probability above 0 and at most 1, got {self.top_p}")
         if not 0 <= self.min_p <= 1:
             raise RegardError(f"min-p is a share from 0 to 1, got {self.min_p}")
-        if not 0 < self.repetition < math.inf:
-            raise RegardError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition}")
-        if not 0 <= self.seed <= 2**32 - self.tries:
-            raise RegardError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.tries}")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise RegardError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition_penalty}")
+        if not 0 <= self.seed <= 2**32 - self.samples:
+            raise RegardError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.samples}")
 
     def search(
         self,
         model: Autoregressive,
         inputs: tuple[Tensor, ...],
-        longest: Sequence[int],
+        max_length: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
         before: Sequence[Sequence[int]] = (),
         stopped: Callable[[Sequence[int]], bool] | None = None,
     ) -> list[list[Hypothesis]]:
         """For each sentence its tries, in their order; the arguments are those of `draw`."""
-        found: list[list[Hypothesis]] = [[] for _ in longest]
+        found: list[list[Hypothesis]] = [[] for _ in max_length]
         written: dict[tuple[int, int], tuple[list[int], list[float]]] = {
-            (sentence, attempt): ([], []) for sentence in range(len(longest)) for attempt in range(self.tries)
+            (sentence, sample): ([], []) for sentence in range(len(max_length)) for sample in range(self.samples)
         }
-        for drawn in self.draw(model, inputs, longest, prefixes, before, stopped):
-            tokens, scores = written[drawn.sentence, drawn.attempt]
-            scores.append(drawn.score)
-            if drawn.token != self.end:
-                tokens.append(drawn.token)
+        for sampled in self.draw(model, inputs, max_length, prefixes, before, stopped):
+            tokens, scores = written[sampled.sentence, sampled.sample]
+            scores.append(sampled.score)
+            if sampled.token != self.end:
+                tokens.append(sampled.token)
         for (sentence, _), (tokens, scores) in written.items():
-            score, is_cut = sum(scores) / len(scores), len(tokens) >= longest[sentence]
+            score, is_truncated = sum(scores) / len(scores), len(tokens) >= max_length[sentence]
             found[sentence].append(
-                Hypothesis(tuple(tokens), tuple(scores), score, is_cut, stopped=len(scores) == len(tokens))
+                Hypothesis(tuple(tokens), tuple(scores), score, is_truncated, stopped=len(scores) == len(tokens))
             )
         return found
 
@@ -94,11 +94,11 @@ class Sampling:
         self,
         model: Autoregressive,
         inputs: tuple[Tensor, ...],
-        longest: Sequence[int],
+        max_length: Sequence[int],
         prefixes: Sequence[Sequence[int]] = (),
         before: Sequence[Sequence[int]] = (),
         stopped: Callable[[Sequence[int]], bool] | None = None,
-    ) -> Iterator[Drawn]:
+    ) -> Iterator[SampledToken]:
         """The next token of each try that goes on, again and again until none does; an end is one of them.
 
         Args:
@@ -108,35 +108,35 @@ class Sampling:
             before: for each sentence, tokens that count as repeated from the beginning.
             stopped: whether a text of these tokens is to stop, though it has not come to its end.
         """
-        active = [(sentence, attempt) for sentence in range(len(longest)) for attempt in range(self.tries)]
+        active = [(sentence, sample) for sentence in range(len(max_length)) for sample in range(self.samples)]
         if not active:
             return
-        chances = [torch.Generator().manual_seed(self.seed + attempt) for attempt in range(self.tries)]
+        generators = [torch.Generator().manual_seed(self.seed + sample) for sample in range(self.samples)]
         written: dict[tuple[int, int], list[int]] = {row: [] for row in active}
         device = inputs[0].device
-        state, count = model.start(*inputs), len(longest)
+        state, count = model.start(*inputs), len(max_length)
         rows = [sentence for sentence, _ in active]
         tokens_B = torch.full((len(active),), self.begin, device=device)
-        for length in range(max(longest) + 1):
+        for length in range(max(max_length) + 1):
             if rows != list(range(count)):  # else all go on as they are, and need not be copied
                 state = state.reorder(torch.tensor(rows, device=device))
             logits_BV, state = model.step(tokens_B, state)
             logits_BV = logits_BV.double()
-            draws = [torch.rand((), generator=chance, dtype=torch.float64).item() for chance in chances]
-            draws_B = torch.tensor([draws[attempt] for _, attempt in active], dtype=torch.float64, device=device)
+            draws = [torch.rand((), generator=generator, dtype=torch.float64).item() for generator in generators]
+            draws_B = torch.tensor([draws[sample] for _, sample in active], dtype=torch.float64, device=device)
             changed_BV = logits_BV
-            if self.repetition != 1:
+            if self.repetition_penalty != 1:
                 there = [[*(before[row[0]] if before else ()), *written[row]] for row in active]
                 changed_BV = self.penalised(logits_BV, there)
             tokens_B = self.choose(changed_BV, draws_B)
             for i, (sentence, _) in enumerate(active):
-                token = forced(self.end, length, longest[sentence], prefixes[sentence] if prefixes else ())
+                token = forced(self.end, length, max_length[sentence], prefixes[sentence] if prefixes else ())
                 if token is not None:
                     tokens_B[i] = token
             scores = (logits_BV.gather(1, tokens_B[:, None])[:, 0] - logits_BV.logsumexp(1)).tolist()
             count, rows = len(active), []
             for i, (row, token, score) in enumerate(zip(active, tokens_B.tolist(), scores, strict=True)):
-                yield Drawn(*row, token, score)
+                yield SampledToken(*row, token, score)
                 if token != self.end:
                     written[row].append(token)
                     if stopped is None or not stopped(written[row]):
@@ -151,7 +151,7 @@ class Sampling:
         for logits_V, tokens in zip(result_BV, texts, strict=True):
             seen = torch.tensor(tokens, dtype=torch.long, device=logits_V.device).unique()
             old = logits_V[seen]
-            logits_V[seen] = torch.where(old > 0, old / self.repetition, old * self.repetition)
+            logits_V[seen] = torch.where(old > 0, old / self.repetition_penalty, old * self.repetition_penalty)
         return result_BV
 
     def choose(self, logits_BV: Tensor, draws_B: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from regard.errors import RegardError
 
 
 @dataclass(frozen=True)
-class Scores:
+class TranslationScores:
     """Scores from 0 to 100 of translations against one reference each."""
 
     bleu: float
@@ -19,16 +19,17 @@ class Scores:
     chrf_signature: str
 
 
-def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Scores:
+def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> TranslationScores:
     """All scores of a list of translations; BLEU and chrF in lower case where asked, as some papers report them."""
-    from sacrebleu.metrics import BLEU, CHRF  # when it is needed: to translate should not wait for it
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF  # when it is needed: to translate should not wait for it
 
     if len(translations) != len(references):
         raise RegardError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
     if not references:
         raise RegardError("there is nothing to score")
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
-    return Scores(
+    return TranslationScores(
         bleu=bleu.corpus_score(list(translations), [list(references)]).score,
         chrf=chrf.corpus_score(list(translations), [list(references)]).score,
         exact=100 * sum(one == other for one, other in zip(translations, references, strict=True)) / len(references),
@@ -61,7 +62,8 @@ def compare(
     first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
 ) -> list[Comparison]:
     """Which of two lists of translations is better, by BLEU and by chrF."""
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest, Result
 
     if not references:

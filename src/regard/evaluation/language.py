@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 import torch
 
-from regard.codecs.gpt2 import TextTokenizer
+from regard.codecs.gpt2 import LosslessTokenizer
 from regard.data.batches import IGNORED, Indices
 from regard.data.completion import WindowBatch, pieces, tokenized
 from regard.errors import RegardError
@@ -22,7 +22,7 @@ MOST = 700.0  # of which exp is a number
 
 
 @dataclass(frozen=True)
-class Scores:
+class LanguageScores:
     """Of all tokens of a text."""
 
     loss: float
@@ -40,7 +40,9 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MOST else math.inf
 
 
-def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: str, context: int | None) -> Scores:
+def score(
+    loss: Callable[[WindowBatch], float], tokenizer: LosslessTokenizer, text: str, context: int | None
+) -> LanguageScores:
     """Asks for every token once, the first one after the token that stands before any text.
 
     Windows overlap by half, so that at least half a context comes before every token, or else all of the text so far.
@@ -56,7 +58,7 @@ def score(loss: Callable[[WindowBatch], float], tokenizer: TextTokenizer, text: 
     # the sum of a batch is a Python number, which is float64
     total = sum(loss(batch) for batch in overlapping(np.concatenate([[tokenizer.begin], tokens]), context))
     mean, size = total / len(tokens), len(text.encode())
-    return Scores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
+    return LanguageScores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
 
 
 def overlapping(tokens: Indices, context: int | None) -> Iterator[WindowBatch]:

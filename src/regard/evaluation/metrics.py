@@ -64,7 +64,7 @@ def _correlation(one: Numbers, other: Numbers) -> float:
 
 def _direction(values: Numbers) -> Numbers:
     """The vector of length 1 that leads from the mean to these values."""
-    away = values - values.mean()
+    away: Numbers = values - values.mean()
     away /= np.max(np.abs(away))  # small numbers would vanish when squared, large ones overflow
     return away / np.linalg.norm(away)
 

@@ -22,7 +22,7 @@ class TagScore:
     """Words that have this tag."""
 
 
-class Scores(TypedDict):
+class TaggingScores(TypedDict):
     """Scores of tagged sentences, as fractions."""
 
     accuracy: float
@@ -32,7 +32,7 @@ class Scores(TypedDict):
     tags: dict[str, TagScore]
 
 
-def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
+def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> TaggingScores:
     """All scores of the predicted tags of some sentences."""
     if len(gold) != len(predicted):
         raise RegardError(f"{len(gold):,} sentences and {len(predicted):,} predicted ones; each needs its own")

@@ -7,8 +7,8 @@ source word and averaged over the tokens of a target word.
 from dataclasses import dataclass
 
 from regard.errors import RegardError
-from regard.explain.reading import Reading
-from regard.explain.view import View
+from regard.explain.trace import Trace
+from regard.explain.view import AttentionView
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Alignment:
         return " ".join(f"{source}-{target}" for source, target in self.links())
 
 
-def align(reading: Reading) -> Alignment:
+def align(trace: Trace) -> Alignment:
     """What each word that is said looked at in the other stream."""
-    if reading.looks and all(look.asks == look.answers for look in reading.looks):
+    if trace.looks and all(look.asks == look.answers for look in trace.looks):
         raise RegardError("nothing to align: in this model, everything looks at its own stream")
-    view = View(reading)
+    view = AttentionView(trace)
     return Alignment(view.columns, view.rows, tuple(map(tuple, view.weights.tolist())))

@@ -15,57 +15,57 @@ from torch import Tensor, nn
 
 from regard.blocks.capture import drop_one_head_each
 from regard.blocks.repeated import Hooks, by_depth, repeated
-from regard.explain.reading import Reading, mean
+from regard.explain.trace import Trace, mean
 from regard.models.interface import Answering
 
 LOGITS = 2**26  # that one pass computes at most: a quarter of a gigabyte
 
 
-def head_effects(reading: Reading) -> dict[str, Tensor]:
+def head_effects(trace: Trace) -> dict[str, Tensor]:
     """For each attention, the change of the output's log-probability when each of its heads finds nothing."""
-    heads = [(look.path, head) for look in reading.looks for head in range(look.heads)]
+    heads = [(look.path, head) for look in trace.looks for head in range(look.heads)]
     if not heads:
         return {}
-    tokens = max(len(stream.tokens) for stream in reading.streams.values())
+    tokens = max(len(stream.tokens) for stream in trace.streams.values())
     # a token has as many logits as the largest matrix has rows, or fewer
-    logits = tokens * max(parameter.size(0) for parameter in reading.model.parameters())
+    logits = tokens * max(parameter.size(0) for parameter in trace.model.parameters())
     at_once = max(1, LOGITS // logits)
     changes = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
-        with drop_one_head_each(reading.model, chosen):
-            sums_B = _said(reading, reading.run(len(chosen) + 1)).sum(1)  # the last one is left as it is
+        with drop_one_head_each(trace.model, chosen):
+            sums_B = _target_log_probability(trace, trace.run(len(chosen) + 1)).sum(1)  # the last one is left as it is
         changes.append(sums_B[:-1] - sums_B[-1])
     effects = iter(torch.cat(changes).tolist())
-    return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in reading.looks}
+    return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in trace.looks}
 
 
-def _said(reading: Reading, logits_BTV: Tensor) -> Tensor:
+def _target_log_probability(trace: Trace, logits_BTV: Tensor) -> Tensor:
     """How sure the model is of what is said; where all it says is one number, that number."""
-    return logits_BTV[..., 0].cpu() if logits_BTV.size(-1) == 1 else reading.log_probabilities(logits_BTV)
+    return logits_BTV[..., 0].cpu() if logits_BTV.size(-1) == 1 else trace.log_probabilities(logits_BTV)
 
 
-def rollouts(reading: Reading) -> list[tuple[str, str]]:
+def rollouts(trace: Trace) -> list[tuple[str, str]]:
     """The pairs of streams that `rollout` tells of: within one first, then from one to another."""
-    pairs = dict.fromkeys((look.asks, look.answers) for look in reading.looks)
+    pairs = dict.fromkeys((look.asks, look.answers) for look in trace.looks)
     return sorted(pairs, key=lambda pair: pair[0] != pair[1])
 
 
-def rollout(reading: Reading) -> dict[tuple[str, str], Tensor]:
+def rollout(trace: Trace) -> dict[tuple[str, str], Tensor]:
     """How much of each token's vector stems from each token of the input, by (asking, answering) stream.
 
     What looks at another stream, with the mean of all its layers, sees what that stream has become after its own.
     """
-    maps = reading.weights([look.path for look in reading.looks])
+    maps = trace.weights([look.path for look in trace.looks])
     result: dict[tuple[str, str], Tensor] = {}
-    looks = [look for look in reading.looks if look.path in maps]  # what runs in depth may stop early
+    looks = [look for look in trace.looks if look.path in maps]  # what runs in depth may stop early
     for look in looks:
         if look.asks == look.answers:
             mean_TT = maps[look.path].mean(0)
             step_TT = (mean_TT + torch.eye(len(mean_TT), dtype=mean_TT.dtype)) / 2
             before_TT = result.get((look.asks, look.asks))
             result[look.asks, look.asks] = step_TT if before_TT is None else step_TT @ before_TT
-    for pair in [pair for pair in rollouts(reading) if pair[0] != pair[1]]:
+    for pair in [pair for pair in rollouts(trace) if pair[0] != pair[1]]:
         mean_TS = mean(maps[look.path] for look in looks if (look.asks, look.answers) == pair)
         within_SS = result.get((pair[1], pair[1]))
         result[pair] = mean_TS if within_SS is None else mean_TS @ within_SS
@@ -78,25 +78,25 @@ class EarlyAnswer:
 
     token: int
     probability: float
-    said: float
+    target: float
     """The probability of the token that is said in the end."""
 
 
-def early_answers(reading: Reading) -> dict[str, list[EarlyAnswer]]:
+def early_answers(trace: Trace) -> dict[str, list[EarlyAnswer]]:
     """For each layer, by its path, the answer at each position; empty for models that cannot be asked early."""
-    model = reading.model
-    if not isinstance(model, Answering) or not reading.said.tokens:
+    model = trace.model
+    if not isinstance(model, Answering) or not trace.target.tokens:
         return {}
     outputs: dict[str, Tensor] = {}
-    asked = reading.model.get_submodule(model.answering)
+    asked = trace.model.get_submodule(model.answering)
     layers = {f"{model.answering}.{name}": layer for name, layer in asked.named_children()}
-    if model.answering in repeated(reading.model):
+    if model.answering in repeated(trace.model):
         layers = {model.answering: asked}
-    with Hooks(reading.model) as hooks:
-        for path, layer in by_depth(reading.model, layers).items():
+    with Hooks(trace.model) as hooks:
+        for path, layer in by_depth(trace.model, layers).items():
             hooks.after(path, layer, partial(_keep, outputs, path))
-        reading.run()
-    return {path: _answers(reading, model, x_BTD) for path, x_BTD in outputs.items()}
+        trace.run()
+    return {path: _answers(trace, model, x_BTD) for path, x_BTD in outputs.items()}
 
 
 def _keep(outputs: dict[str, Tensor], path: str, _layer: nn.Module, _args: tuple[Any, ...], output: Tensor) -> None:
@@ -104,8 +104,8 @@ def _keep(outputs: dict[str, Tensor], path: str, _layer: nn.Module, _args: tuple
 
 
 @torch.no_grad()
-def _answers(reading: Reading, model: Answering, x_BTD: Tensor) -> list[EarlyAnswer]:
+def _answers(trace: Trace, model: Answering, x_BTD: Tensor) -> list[EarlyAnswer]:
     logits_BTV = model.answer(x_BTD)
-    said_T = reading.log_probabilities(logits_BTV)[0].exp().tolist()
+    said_T = trace.log_probabilities(logits_BTV)[0].exp().tolist()
     best_T, tokens_T = logits_BTV[0].softmax(-1).max(-1)
     return [EarlyAnswer(*values) for values in zip(tokens_T.tolist(), best_T.tolist(), said_T, strict=True)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.explain import media
 from regard.explain.positions import encodings
-from regard.explain.reading import Inputs, Look, Reading, Stream, mean, merged
+from regard.explain.trace import Inputs, Look, Stream, Trace, mean, merged
 
 Kind = Literal["matrix", "lines", "grid", "positions"]
 SHADES = " ░▒▓█"
@@ -20,7 +20,7 @@ POSITIONS = 64  # that a picture of positions shows
 
 
 @dataclass(frozen=True, repr=False)
-class View:
+class AttentionView:
     """One way to look at a model at work.
 
     Args:
@@ -31,7 +31,7 @@ class View:
         words: tokens are merged into the units of their medium: in a text, words.
     """
 
-    reading: Reading
+    trace: Trace
     kind: Kind = "matrix"
     layer: str | None = None
     head: int | None = None
@@ -40,7 +40,7 @@ class View:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise RegardError(f"no view is called {self.kind!r}; choose from {', '.join(get_args(Kind))}")
-        if not self.reading.looks:
+        if not self.trace.looks:
             raise RegardError("this model has no attention to look at")
         for look in self._looks:
             if self.head is not None and not 0 <= self.head < look.heads:
@@ -49,17 +49,17 @@ class View:
     @property
     def _looks(self) -> list[Look]:
         if self.layer is not None:
-            return [self.reading.look(self.layer)]
-        return [look for look in self.reading.looks if look.asks != look.answers] or list(self.reading.looks)
+            return [self.trace.look(self.layer)]
+        return [look for look in self.trace.looks if look.asks != look.answers] or list(self.trace.looks)
 
     @property
     def _asks(self) -> Stream:
         """What is being written where that looks at another stream, or else what stands there."""
-        return self.reading.streams[self.asks] if self.asks == self.answers else self.reading.said
+        return self.trace.streams[self.asks] if self.asks == self.answers else self.trace.target
 
     @property
     def _answers(self) -> Stream:
-        return self.reading.streams[self.answers]
+        return self.trace.streams[self.answers]
 
     @property
     def asks(self) -> str:
@@ -88,7 +88,7 @@ class View:
     def weights(self) -> Tensor:
         """A row for each that asks, a column for each that is looked at."""
         paths, heads = [look.path for look in self._looks], None if self.head is None else [self.head]
-        maps = self.reading.weights(paths, heads)
+        maps = self.trace.weights(paths, heads)
         if not maps:
             raise RegardError(f"{self.layer!r} did not run; this model may stop before it")
         mean_TS = mean(maps.values())
@@ -104,9 +104,9 @@ class View:
         """The picture, a matplotlib figure, for more to be done with it."""
         figures = _figures()
         if self.kind == "positions":
-            return figures.positions(encodings(self.reading.model, POSITIONS))
+            return figures.positions(encodings(self.trace.model, POSITIONS))
         if self.kind == "grid":
-            return figures.grid(self.reading.weights(self.layer or "*"))
+            return figures.grid(self.trace.weights(self.layer or "*"))
         draw = figures.lines if self.kind == "lines" else figures.matrix
         return draw(self.rows, self.columns, self.weights.tolist())
 
@@ -144,22 +144,22 @@ def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
     return "\n".join(line.rstrip() for line in lines)
 
 
-class Looked:
-    """What can be looked into: a model with its tokenizers that has a `reading` of its inputs."""
+class Viewable:
+    """What can be looked into: a model with its tokenizers that has a `trace` of its inputs."""
 
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on its inputs, and what it says of them, or is told to say."""
         raise NotImplementedError
 
     def look(
         self,
         inputs: Inputs,
-        said: str | None = None,
+        target: str | None = None,
         *,
         kind: Kind = "matrix",
         layer: str | None = None,
         head: int | None = None,
         words: bool = True,
-    ) -> View:
-        """What attends to what, to be printed, shown by a notebook or saved; the arguments are those of `View`."""
-        return View(self.reading(inputs, said), kind, layer, head, words)
+    ) -> AttentionView:
+        """The attention weights, to print, show in a notebook or save; the arguments are those of `AttentionView`."""
+        return AttentionView(self.trace(inputs, target), kind, layer, head, words)

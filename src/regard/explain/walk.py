@@ -20,7 +20,7 @@ from regard.blocks.attend import AttentionCore
 from regard.blocks.operations import ROWS, Operation
 from regard.blocks.repeated import Hooks, by_depth
 from regard.errors import RegardError
-from regard.explain.reading import Reading
+from regard.explain.trace import Trace
 from regard.models.interface import Observable
 
 
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelPart:
     """A part of a model that a token goes through."""
 
     path: str
@@ -61,7 +61,7 @@ class Part:
     """Which use of its module it is, where one module serves as several parts."""
 
 
-def parts(model: nn.Module) -> list[Part]:
+def parts(model: nn.Module) -> list[ModelPart]:
     """What the tokens of each stream go through, in order."""
     assert isinstance(model, Observable), f"{type(model).__name__} declares no `looks` and `parts`"
     streams = {path: stream for pattern, stream in model.parts.items() for path in _expanded(model, pattern)}
@@ -69,7 +69,7 @@ def parts(model: nn.Module) -> list[Part]:
     result, seen = [], Counter[tuple[nn.Module, str]]()
     for name, module in by_depth(model, modules).items():
         path, _, depth = name.partition("@")
-        result.append(Part(name, streams[path], type(module).__name__, seen[module, depth]))
+        result.append(ModelPart(name, streams[path], type(module).__name__, seen[module, depth]))
         seen[module, depth] += 1
     return result
 
@@ -119,7 +119,7 @@ class _Call:
         return list(call.module.operations(call))
 
 
-def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
+def walk(trace: Trace, path: str, token: int, head: int = 0) -> list[Step]:
     """The steps of one token through one part of the model, as one head sees them.
 
     Args:
@@ -127,18 +127,18 @@ def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
         token: which token of the part's stream, counted from 0.
         head: counted from 0; an attention with fewer heads then tells nothing of them.
     """
-    part = next((part for part in parts(reading.model) if part.path == path), None)
+    part = next((part for part in parts(trace.model) if part.path == path), None)
     if part is None:
-        known = ", ".join(repr(part.path) for part in parts(reading.model))
+        known = ", ".join(repr(part.path) for part in parts(trace.model))
         raise RegardError(f"no part is at {path!r}; this model has {known}")
-    length = len(reading.streams[part.stream].tokens)
+    length = len(trace.streams[part.stream].tokens)
     if not 0 <= token < length:
         raise RegardError(f"token {token} of {length} was asked for; they are counted from 0")
-    root = reading.model.get_submodule(path.partition("@")[0])
+    root = trace.model.get_submodule(path.partition("@")[0])
     heads = max((module.heads for module in root.modules() if isinstance(module, AttentionCore)), default=head + 1)
     if not 0 <= head < heads:
         raise RegardError(f"head {head} of {heads} was asked for; they are counted from 0")
-    runs = [call for call in _recorded(reading, part, root, token) if call.module is root][part.call :]
+    runs = [call for call in _recorded(trace, part, root, token) if call.module is root][part.call :]
     at = token if getattr(root, "takes_one_token", False) else 0
     if at >= len(runs):
         raise RegardError(f"{path!r} did not run; this model may stop before it")
@@ -147,7 +147,7 @@ def walk(reading: Reading, path: str, token: int, head: int = 0) -> list[Step]:
     return [_step(operation, token, head) for operation in told if _has_head(operation, head)]
 
 
-def _recorded(reading: Reading, part: Part, root: nn.Module, token: int) -> list[_Call]:
+def _recorded(trace: Trace, part: ModelPart, root: nn.Module, token: int) -> list[_Call]:
     """What a part's module and all below it do while the model runs, as calls and the calls inside them."""
     under_way = [_Call(None, (), token)]
 
@@ -159,11 +159,11 @@ def _recorded(reading: Reading, part: Part, root: nn.Module, token: int) -> list
         call.output = output
         under_way[-1].inside.append(call)
 
-    with Hooks(reading.model) as hooks:
+    with Hooks(trace.model) as hooks:
         for module in root.modules():
             hooks.before(part.path, module, begin)
             hooks.after(part.path, module, end)
-        reading.run()
+        trace.run()
     return under_way[0].inside
 
 

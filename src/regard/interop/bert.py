@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 from torch import Tensor
 
-from regard.codecs.wordpiece import BEGIN, END, MASK, PAD, UNKNOWN, WordPiece
+from regard.codecs.wordpiece import BEGIN, END, MASK, PAD_TOKEN, UNKNOWN, WordPiece
 from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
@@ -321,7 +321,7 @@ def write_tokenizer(folder: Path, tokenizer: WordPiece, **about_model: Any) -> N
         # Hugging Face's library takes these from here, not from tokenizer.json
         **{key: getattr(engine.normalizer, name) for key, name in NORMALIZER.items()},
         **about_model,
-        "pad_token": PAD,
+        "pad_token": PAD_TOKEN,
         "unk_token": UNKNOWN,
         "cls_token": BEGIN,
         "sep_token": END,

@@ -12,7 +12,7 @@ import torch
 from ctranslate2.specs import common_spec, transformer_spec
 from torch import Tensor, nn
 
-from regard.codecs.subword import BEGIN, END, PAD
+from regard.codecs.subword import BEGIN, END, PAD_ID
 from regard.errors import RegardError
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
@@ -70,7 +70,7 @@ def _transformer(model: Any, config: TransformerConfig, source: Any, target: Any
     names = target.names(config.vocab_size)
     spec.register_source_vocabulary(source.names(config.source_vocab_size or config.vocab_size))
     spec.register_target_vocabulary(names)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[PAD], names[BEGIN], names[END]
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = names[PAD_ID], names[BEGIN], names[END]
     spec.config.decoder_start_token = names[BEGIN]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.decoder.layers[0].attention_residual.norm.eps

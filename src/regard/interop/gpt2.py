@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.codecs.gpt2 import END, BytePairs, TextTokenizer
+from regard.codecs.gpt2 import END, ByteBpe, LosslessTokenizer
 from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
@@ -90,7 +90,7 @@ def names(config: Gpt2Config) -> dict[str, Made]:
 # in
 
 
-def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], dict[str, TextTokenizer]]:
+def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], dict[str, LosslessTokenizer]]:
     """A folder of Hugging Face's: config, weights and codecs."""
     theirs, tensors = read_json(folder / "config.json"), files.read_weights(folder)
     try:
@@ -143,19 +143,21 @@ def read_weights(theirs: Mapping[str, Tensor], config: Gpt2Config) -> dict[str, 
     }
 
 
-def _read_tokenizer(folder: Path) -> TextTokenizer:
+def _read_tokenizer(folder: Path) -> LosslessTokenizer:
     path = folder / "tokenizer_config.json"
     if path.is_file() and read_json(path).get("add_prefix_space"):
         raise RegardError(f"{path}: add_prefix_space = true; only texts as they are can be converted")
     if (folder / "tokenizer.json").is_file():
-        return TextTokenizer.load(folder / "tokenizer.json")
-    return BytePairs.from_folder(folder)
+        return LosslessTokenizer.load(folder / "tokenizer.json")
+    return ByteBpe.from_folder(folder)
 
 
 # out
 
 
-def write(folder: Path, config: Gpt2Config, weights: Mapping[str, Tensor], codecs: Mapping[str, TextTokenizer]) -> None:
+def write(
+    folder: Path, config: Gpt2Config, weights: Mapping[str, Tensor], codecs: Mapping[str, LosslessTokenizer]
+) -> None:
     """Writes a folder that `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
     tokenizer = codecs["text"]
     write_tensors(folder / WEIGHTS, {f"{PREFIX}{name}": made.join(weights) for name, made in names(config).items()})
@@ -175,11 +177,11 @@ def write(folder: Path, config: Gpt2Config, weights: Mapping[str, Tensor], codec
     _write_tokenizer(folder, config, tokenizer)
 
 
-def _write_tokenizer(folder: Path, config: Gpt2Config, tokenizer: TextTokenizer) -> None:
+def _write_tokenizer(folder: Path, config: Gpt2Config, tokenizer: LosslessTokenizer) -> None:
     tokenizer.save(folder / "tokenizer.json")
     end = None if tokenizer.end is None else tokenizer.engine.id_to_token(tokenizer.end)
     about = {"model_max_length": config.context, "bos_token": end, "eos_token": end, "unk_token": end}
-    if isinstance(tokenizer, BytePairs):
+    if isinstance(tokenizer, ByteBpe):
         merges = json.loads(tokenizer.to_json())["model"]["merges"]
         write_json(folder / "vocab.json", tokenizer.engine.get_vocab())
         text = "".join(f"{left} {right}\n" for left, right in merges)

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
-from regard.codecs.subword import BEGIN, END, FOREIGN, PAD, Tokenizer
+from regard.codecs.subword import BEGIN, END, FOREIGN, PAD_ID, SubwordTokenizer
 from regard.errors import RegardError
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
@@ -126,7 +126,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
         "max_position_embeddings": config.context,
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "pad_token_id": PAD,
+        "pad_token_id": PAD_ID,
         "decoder_start_token_id": BEGIN,
         "eos_token_id": END,
         "forced_eos_token_id": None,
@@ -161,7 +161,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order:
         raise RegardError(f"not a Marian model of this config: missing {missing[:5]}, not known {unknown[:5]}")
     weights = {mine: given[name].float() for name, mine in table.items()}
     weights["output_bias"] = weights["output_bias"].flatten()[order.target]
-    weights["output_bias"][[PAD, BEGIN]] = NEVER  # Marian's settings forbid to write padding
+    weights["output_bias"][[PAD_ID, BEGIN]] = NEVER  # Marian's settings forbid to write padding
     for name, side in (
         ("target_embedding.weight", order.target),
         ("source_embedding.weight", order.source),
@@ -172,7 +172,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order:
     return weights
 
 
-def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: list[int]) -> Tokenizer:
+def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: list[int]) -> SubwordTokenizer:
     """A tokenizer that gives our numbers: the pieces of one language in a vocabulary that both may share."""
     by_number = {number: piece for piece, number in vocabulary.items()}
     lowest = min(model.pieces.values())
@@ -186,7 +186,7 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
         else:
             # what is no token of this language gets a name that no text has; but an order such as >>fra<< is one
             entries.append((piece if _is_order(piece) else FOREIGN + (piece or f"<{mine}>"), lowest))
-    if order[BEGIN] == order[PAD]:
+    if order[BEGIN] == order[PAD_ID]:
         entries[BEGIN] = (FOREIGN + "<s>", lowest)
     unknown = order.index(vocabulary[UNKNOWN])
     engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
@@ -198,9 +198,9 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
     engine.decoder = decoders.Sequence(
         [decoders.Replace(FOREIGN, ""), decoders.Metaspace("▁", prepend_scheme="always")]
     )
-    engine.add_special_tokens([entries[mine][0] for mine in (PAD, BEGIN, END, unknown)])
+    engine.add_special_tokens([entries[mine][0] for mine in (PAD_ID, BEGIN, END, unknown)])
     engine.add_tokens([AddedToken(piece, normalized=False) for piece in vocabulary if _is_order(piece)])
-    return Tokenizer(engine)
+    return SubwordTokenizer(engine)
 
 
 def _is_order(piece: str) -> bool:
@@ -208,7 +208,7 @@ def _is_order(piece: str) -> bool:
     return piece.startswith(">>") and piece.endswith("<<")
 
 
-def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, Tokenizer]]:
+def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, SubwordTokenizer]]:
     """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
     theirs = read_json(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
@@ -222,7 +222,9 @@ def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, 
         raise RegardError(f"{folder}: its config.json or vocab.json lacks {error}") from None
 
 
-def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, Tokenizer]]:
+def _read(
+    folder: Path, theirs: Mapping[str, Any]
+) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, SubwordTokenizer]]:
     order = Order(theirs)
     config = read_config(theirs, order)
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
@@ -231,7 +233,7 @@ def _read(folder: Path, theirs: Mapping[str, Any]) -> tuple[TransformerConfig, d
             raise RegardError(
                 f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
             )
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
         return config, weights, {"source": tokenizer, "target": tokenizer}
     vocabularies = [read_json(folder / "vocab.json")]
     if (folder / "target_vocab.json").is_file():
@@ -254,7 +256,7 @@ def _read_pieces(path: Path) -> SentencePiece:
 
 
 def write(
-    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, Tokenizer]
+    folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, SubwordTokenizer]
 ) -> None:
     """Writes a folder that `MarianMTModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
     wanted = {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer", "position_merge": "add"}
@@ -268,15 +270,17 @@ def write(
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
     write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
     write_json(folder / "config.json", write_config(config))
-    generation = {"pad_token_id": PAD, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
-    write_json(folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD], [BEGIN]], "max_length": 512})
+    generation = {"pad_token_id": PAD_ID, "decoder_start_token_id": BEGIN, "eos_token_id": END, "num_beams": 4}
+    write_json(
+        folder / "generation_config.json", {**generation, "bad_words_ids": [[PAD_ID], [BEGIN]], "max_length": 512}
+    )
     _write_tokenizers(folder, codecs["source"], codecs["target"])
 
 
-def _write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+def _write_tokenizers(folder: Path, source: SubwordTokenizer, target: SubwordTokenizer) -> None:
     engines = [json.loads(tokenizer.to_json()) for tokenizer in (source, target)]
     specials = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": UNKNOWN}
-    if engines[0]["model"]["type"] == "Unigram" and engines[0]["model"]["vocab"][PAD][0].startswith(FOREIGN):
+    if engines[0]["model"]["type"] == "Unigram" and engines[0]["model"]["vocab"][PAD_ID][0].startswith(FOREIGN):
         # pieces of SentencePiece, which came from such a folder
         vocabularies = [
             {piece.removeprefix(FOREIGN): number for number, (piece, _) in enumerate(engine["model"]["vocab"])}

@@ -62,7 +62,7 @@ class _Answering(nn.Module):
         self.is_of_texts = model.config.head.kind in ("classification", "regression")
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        answers = self.model(tokens_BT, segments_BT, tokens_BT == self.pad)
+        answers: Tensor = self.model(tokens_BT, segments_BT, tokens_BT == self.pad)
         return answers[:, 0] if self.is_of_texts else answers
 
 

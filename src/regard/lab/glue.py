@@ -86,29 +86,29 @@ class Benchmark:
         training = recipe.training(chosen, self.report)
         training.train()
         lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
-        return min((line for line in lines if "valid_loss" in line), key=training.task.worth)
+        return min((line for line in lines if "valid_loss" in line), key=training.task.selection_loss)
 
     def _tried(self, task: str, run: Path) -> dict[str, float]:
         """The scores of a model on the validation set of another task."""
         path = find(self.data, TASKS[task], "dev")
         examples = list(read(TASKS[task], path))
-        return scores(TASKS[task], self._said(run, path, examples), [str(e.label) for e in examples])
+        return scores(TASKS[task], self._predictions(run, path, examples), [str(e.label) for e in examples])
 
-    def _said(self, run: Path, path: Path, examples: Sequence[Example]) -> Any:
+    def _predictions(self, run: Path, path: Path, examples: Sequence[Example]) -> Any:
         """What the best model of a run says of the examples of a file; how many were too long is told."""
         texts, seconds = [example.text for example in examples], [example.second for example in examples]
-        verdicts = library.load_for("classify", str(run)).classify(texts, seconds)
-        if cut := sum(verdict.cut for verdict in verdicts):
-            self.say(f"{path}: {cut:,} of {len(texts):,} texts are too long and were cut")
-        return [verdict.said for verdict in verdicts]
+        predictions = library.load_for("classify", str(run)).classify(texts, seconds)
+        if truncated := sum(prediction.truncated for prediction in predictions):
+            self.say(f"{path}: {truncated:,} of {len(texts):,} texts are too long and were cut")
+        return [prediction.answer for prediction in predictions]
 
     def _submit(self, task: str, run: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for question in (TASKS[name] for name in (task, *self._also(task, "test"))):
             path = find(self.data, question, "test")
-            said = self._said(run, path, list(read(question, path, labelled=False)))
-            write_submission(folder / SUBMISSION[question.name], question, said)
-            self.say(f"{folder / SUBMISSION[question.name]}: {len(said):,} answers for the leaderboard")
+            answer = self._predictions(run, path, list(read(question, path, labelled=False)))
+            write_submission(folder / SUBMISSION[question.name], question, answer)
+            self.say(f"{folder / SUBMISSION[question.name]}: {len(answer):,} answers for the leaderboard")
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,6 @@ def _spread(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]
     """Of each metric over all seeds, in percent."""
     columns = {name: [100 * values[name] for values in found] for name in found[0]}
     return {
-        name: {"median": statistics.median(v), "least": min(v), "most": max(v), "seeds": len(v)}
+        name: {"median": statistics.median(v), "min": min(v), "max": max(v), "seeds": len(v)}
         for name, v in columns.items()
     }

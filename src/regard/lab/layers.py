@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from regard.data.conllu import Sentence
 from regard.data.tagged import in_pieces
 from regard.lab.experiment import Claim, Experiment, Interval, Verdict
-from regard.tasks.encoding import Encoder, Join, joined
+from regard.tasks.embedding import Embedder, Join, joined
 
 EPOCHS, BATCH, RATE = 20, 512, 3e-3
 LAST = 4  # layers that count as the last ones
@@ -59,7 +59,7 @@ class Layers(Experiment):
     """By choice of layers, for each word whether it was tagged right."""
 
     @classmethod
-    def run(cls, encoder: Encoder, train: Sequence[Sentence], valid: Sequence[Sentence], seed: int = 1) -> Self:
+    def run(cls, encoder: Embedder, train: Sequence[Sentence], valid: Sequence[Sentence], seed: int = 1) -> Self:
         """Trains one linear layer for each choice on `train`, and tags the words of `valid`."""
         labels = {tag: i for i, tag in enumerate(sorted({tag for sentence in train for tag in sentence.tags}))}
         states, answers = zip(*(_words(encoder, part, labels) for part in (train, valid)), strict=True)
@@ -97,7 +97,7 @@ class Layers(Experiment):
 
 
 @torch.no_grad()
-def _words(encoder: Encoder, sentences: Sequence[Sentence], labels: dict[str, int]) -> tuple[Tensor, Tensor]:
+def _words(encoder: Embedder, sentences: Sequence[Sentence], labels: dict[str, int]) -> tuple[Tensor, Tensor]:
     """For each word its vectors after each layer, (layers + 1, words, width), and the number of its tag."""
     states, tags = [], []
     for indices, found in _read(encoder, [sentence.words for sentence in sentences]):
@@ -109,7 +109,7 @@ def _words(encoder: Encoder, sentences: Sequence[Sentence], labels: dict[str, in
 
 
 def _read(
-    encoder: Encoder, words: Sequence[Sequence[str]]
+    encoder: Embedder, words: Sequence[Sequence[str]]
 ) -> Iterator[tuple[list[int], list[tuple[Tensor, list[int]]]]]:
     pieces = in_pieces(encoder.tokenizer, words, encoder.model.limit)
     for indices, batch in encoder.batches([p.encoded for p in pieces], tokens=4096):
@@ -124,15 +124,16 @@ def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, s
     train_ND, valid_ND = ((x_ND - mean_D) / spread_D for x_ND in features)
     probe = nn.Linear(train_ND.size(1), labels)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=RATE, weight_decay=0.01)
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     steps = EPOCHS * -(-len(train_ND) // BATCH)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     for _ in range(EPOCHS):
-        for indices in torch.from_numpy(chance.permutation(len(train_ND))).split(BATCH):
+        for indices in torch.from_numpy(rng.permutation(len(train_ND))).split(BATCH):
             loss = F.cross_entropy(probe(train_ND[indices]), answers[0][indices])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
     with torch.no_grad():
-        return probe(valid_ND).argmax(1) == answers[1]
+        is_right_N: Tensor = probe(valid_ND).argmax(1) == answers[1]
+    return is_right_N

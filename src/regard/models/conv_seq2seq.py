@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from torch import Tensor, nn
 
 from regard.blocks import masks
-from regard.blocks.attention import KeyValue, Memory, MultiHeadAttention
+from regard.blocks.attention import CrossAttentionMemory, KeyValue, MultiHeadAttention
 from regard.blocks.convolution import GatedConvolution
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
@@ -29,16 +29,21 @@ class ConvSeq2SeqConfig(Config):
 
     kind: Literal["conv_seq2seq"] = "conv_seq2seq"
     vocab_size: Positive
-    """Tokens of the target; of both languages where they share one vocabulary."""
+    """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
     source_vocab_size: Positive | None = None
-    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
     width: Positive = 256
+    """Model width (d_model, hidden size)."""
     encoder_layers: Positive = 4
+    """Number of encoder layers."""
     decoder_layers: Positive = 3
+    """Number of decoder layers."""
     kernel: Positive = 3
+    """Kernel size of the convolutions, an odd number of tokens."""
     context: Positive = 1024
-    """Longest sequence that has positions."""
+    """Context length: maximum sequence length in tokens, which learned positions are made for."""
     dropout: Rate = 0.1
+    """Dropout rate."""
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""
@@ -54,7 +59,7 @@ class ConvSeq2SeqConfig(Config):
 class ConvState:
     """Where the decoder is: what each layer sees of the source, and of its own last inputs."""
 
-    memory: Memory
+    memory: CrossAttentionMemory
     pasts: tuple[Tensor, ...]
     length: int
 
@@ -137,7 +142,7 @@ class ConvSeq2Seq(nn.Module):
         allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
         memories = tuple(layer.attention.remember(memory_BSD) for layer in self._layers())
         pasts = tuple(layer.convolution.begin(source_BS.size(0)) for layer in self._layers())
-        return ConvState(Memory.of(memories, allowed), pasts, 0)
+        return ConvState(CrossAttentionMemory.of(memories, allowed), pasts, 0)
 
     def step(self, tokens_B: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         """Takes in one token of each sentence; gives logits for the next one."""

@@ -20,7 +20,7 @@ from regard.blocks.attention import Cache
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import Activation
-from regard.blocks.initial import normal_
+from regard.blocks.initialization import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.positions import Learned, Positions
@@ -34,15 +34,23 @@ class Gpt2Config(Config):
 
     kind: Literal["gpt2"] = "gpt2"
     vocab_size: Positive
+    """Vocabulary size. Taken from the tokenizer."""
     width: Positive = 768
+    """Model width (d_model, hidden size)."""
     heads: Positive = 12
+    """Number of attention heads per layer."""
     ff_width: Positive = 3072
+    """Feed-forward width (d_ff, intermediate size)."""
     layers: Positive = 12
+    """Number of layers."""
     context: Positive = 1024
-    """Longest text that the position table covers."""
+    """Context length: maximum sequence length in tokens, which learned positions are made for."""
     activation: Activation = "gelu_tanh"
+    """Activation function of the feed-forward layers."""
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
+    """Epsilon of layer normalization, added to the variance."""
     dropout: Rate = 0.1
+    """Dropout rate."""
 
     presets: ClassVar = {
         "small": {"width": 768, "heads": 12, "ff_width": 3072, "layers": 12},

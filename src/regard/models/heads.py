@@ -63,7 +63,7 @@ class NoHead(Config):
     labels: ClassVar[tuple[str, ...]] = ()
     kind: Literal["none"] = "none"
     pooled: bool = True
-    """The encoder has a pooler, though nothing here reads it."""
+    """Whether the encoder has a pooler, though no head reads it."""
 
     def build(self, _encoder: EncoderShape) -> None:
         """Nothing."""
@@ -78,7 +78,7 @@ class PretrainingHead(Config):
     labels: ClassVar[tuple[str, ...]] = ()
     kind: Literal["pretraining"] = "pretraining"
     pooled: bool = True
-    """Without a pooler, the second question is not asked."""
+    """Whether the encoder has a pooler; without one, there is no next sentence prediction."""
 
     def build(self, encoder: EncoderShape) -> WordHead:
         """The head, with fresh weights."""
@@ -100,6 +100,7 @@ class ClassificationHead(Config):
     pooled: ClassVar[bool] = True
     kind: Literal["classification"] = "classification"
     labels: Labels
+    """Class names. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
         """The head, with fresh weights."""
@@ -130,6 +131,7 @@ class TaggingHead(Config):
     pooled: ClassVar[bool] = False
     kind: Literal["tagging"] = "tagging"
     labels: Labels
+    """Tags to choose from. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
         """The head, with fresh weights."""

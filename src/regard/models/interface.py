@@ -9,7 +9,7 @@ from regard.blocks.embedding import TokenEmbedding
 
 
 @runtime_checkable
-class State(Protocol):
+class DecodingState(Protocol):
     """Where a model is in the sequences it writes."""
 
     def reorder(self, index_B: Tensor) -> Self:
@@ -22,7 +22,7 @@ class Autoregressive(Protocol):
     """A model that writes one token after the other."""
 
     def start(self, *inputs: Any) -> Any:
-        """The `State` before the first token; the inputs are those that the model is called with, but its own text."""
+        """The `DecodingState` before the first token; the inputs are the model's, without its own output."""
         ...
 
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -24,16 +24,23 @@ class RnnSeq2SeqConfig(Config):
 
     kind: Literal["rnn_seq2seq"] = "rnn_seq2seq"
     vocab_size: Positive
-    """Tokens of the target; of both languages where they share one vocabulary."""
+    """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
     source_vocab_size: Positive | None = None
-    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
     cell: Cell = "gru"
+    """Recurrent cell: tanh RNN, GRU or LSTM."""
     attention: Literal["none", "dot", "scaled_dot", "additive", "location_aware"] = "additive"
+    """Attention of the decoder to the source: its score function, or none."""
     width: Positive = 256
+    """Model width (hidden size), of embeddings and of recurrent layers."""
     encoder_layers: Positive = 1
+    """Number of encoder layers."""
     decoder_layers: Positive = 1
+    """Number of decoder layers."""
     bidirectional: bool = True
+    """Bidirectional encoder: half of the width reads in each direction."""
     dropout: Rate = 0.1
+    """Dropout rate."""
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""

@@ -21,7 +21,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import ACTIVATIONS, Activation
 from regard.blocks.heads import Pooler
-from regard.blocks.initial import normal_
+from regard.blocks.initialization import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.config import Config, Positive, Problem, Rate
@@ -34,15 +34,25 @@ class RoFormerConfig(Config):
 
     kind: Literal["roformer"] = "roformer"
     vocab_size: Positive
+    """Vocabulary size. Taken from the tokenizer."""
     width: Positive = 768
+    """Model width (d_model, hidden size)."""
     heads: Positive = 12
+    """Number of attention heads per layer."""
     ff_width: Positive = 3072
+    """Feed-forward width (d_ff, intermediate size)."""
     layers: Positive = 12
+    """Number of layers."""
     segments: Positive = 2
+    """Number of segment embeddings (token types)."""
     activation: Activation = "gelu"
+    """Activation function of the feed-forward layers."""
     norm_eps: Annotated[float, Field(gt=0)] = 1e-12
+    """Epsilon of layer normalization, added to the variance."""
     dropout: Rate = 0.1
+    """Dropout rate."""
     head: Annotated[AnyHead, Field(discriminator="kind")] = PretrainingHead()  # noqa: RUF009, it is frozen
+    """Head for the task. Chosen by the data, not written in a recipe."""
 
     presets: ClassVar = {
         "tiny": {"width": 128, "heads": 2, "ff_width": 512, "layers": 2},

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import masks
-from regard.blocks.attention import Cache, KeyValue, Memory
+from regard.blocks.attention import Cache, CrossAttentionMemory, KeyValue
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.feedforward import Activation
@@ -31,27 +31,37 @@ class TransformerConfig(Config):
 
     kind: Literal["transformer"] = "transformer"
     vocab_size: Positive
-    """Tokens of the target; of both languages where they share one vocabulary."""
+    """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
     source_vocab_size: Positive | None = None
-    """Tokens of the source; none: it shares the target's vocabulary and embedding."""
+    """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
     width: Positive = 256
+    """Model width (d_model, hidden size)."""
     heads: Positive = 4
+    """Number of attention heads per layer."""
     ff_width: Positive = 1024
+    """Feed-forward width (d_ff, intermediate size)."""
     encoder_layers: Positive = 3
+    """Number of encoder layers."""
     decoder_layers: Positive = 3
+    """Number of decoder layers."""
     context: Positive = 1024
-    """Longest sequence that learned and Fourier positions and batch norm are made for."""
+    """Maximum sequence length of learned and Fourier positions and of batch norm."""
     positions: Kind = "sinusoidal"
+    """Positional encoding."""
     position_merge: Merge = "add"
-    """"concatenate" gives half of the width to the token and half to its position."""
+    """How positions join token embeddings; `concatenate` gives half of the width to each."""
     norm: NormKind = "layer"
+    """Normalization: layer norm or batch norm."""
     norm_placement: Placement = "pre"
+    """Normalization before (pre-norm) or after (post-norm) each sublayer."""
     activation: Activation = "relu"
+    """Activation function of the feed-forward layers."""
     dropout: Rate = 0.1
+    """Dropout rate."""
     tied: bool = True
-    """The output layer is the target's embedding."""
+    """Weight tying: the output layer is the target's embedding."""
     output_bias: bool = False
-    """The output layer adds a number for each token, however the sentence is."""
+    """Bias of the output layer, one number per token of the vocabulary."""
 
     presets: ClassVar = {
         "tiny": {"width": 128, "heads": 4, "ff_width": 256, "encoder_layers": 4, "decoder_layers": 4},
@@ -96,7 +106,7 @@ class TransformerConfig(Config):
 class TransformerState:
     """Where the decoder is: what it sees of the source in each layer, and its own tokens so far."""
 
-    memory: Memory
+    memory: CrossAttentionMemory
     caches: tuple[Cache, ...]
 
     def reorder(self, index_B: Tensor) -> "TransformerState":
@@ -185,7 +195,7 @@ class Transformer(nn.Module):
         """Reads the source. What the decoder's layers see of it is computed here, once."""
         seen = self.decoder.remember(self.encode(source_BS, is_padding_BS))
         allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
-        memory = Memory.of(seen, allowed)
+        memory = CrossAttentionMemory.of(seen, allowed)
         return TransformerState(memory, tuple(Cache() for _ in memory.layers))
 
     def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from regard.errors import RegardError
 
 FOLDER = Path(__file__).parent
+RUN_RECIPE = "recipe.toml"
+"""The file in a run's folder that holds its recipe."""
 
 
 def bundled() -> dict[str, Path]:
@@ -14,12 +16,13 @@ def bundled() -> dict[str, Path]:
 
 
 def find(name: str) -> Path:
-    """The file of a recipe: a bundled one by its name, or any by its path."""
+    """The file of a recipe: a bundled one by its name, any by its path, a run's by its folder."""
     recipes = bundled()
     if name in recipes:
         return recipes[name]
-    if Path(name).is_file():
-        return Path(name)
+    for path in (Path(name), Path(name) / RUN_RECIPE):
+        if path.is_file():
+            return path
     close = get_close_matches(name, recipes, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"bundled are {', '.join(recipes)}"
     raise RegardError(f"no recipe and no file is named '{name}'; {remedy}")

@@ -6,12 +6,12 @@ import hashlib
 import json
 import logging
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
 
 import torch
 import uvicorn
@@ -20,6 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import RegardError
@@ -36,7 +37,7 @@ log = logging.getLogger("regard.serve")
 T = TypeVar("T")
 
 
-class View(BaseModel):
+class SavedView(BaseModel):
     """A view to be saved: its address, and what it had asked."""
 
     address: Annotated[str, Field(max_length=BODY)]
@@ -71,7 +72,7 @@ class Worker:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Bounded:
+class BodyLimit:
     """Refuses requests with a body that is too large, whether they admit its size or not."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
@@ -117,14 +118,16 @@ def make_app(
         worker.close()
 
     app = FastAPI(title="Regard", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    app.add_middleware(Bounded, limit=BODY)
+    app.add_middleware(BodyLimit, limit=BODY)
+    names = [_in_address(host) for host in hosts] or ["*"]
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
     index = (page.FOLDER / "index.html").read_text("utf-8")
 
     @app.middleware("http")
     async def with_manners(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if (hosts and _name(host) not in hosts) or (origin and origin.partition("//")[2] != host):
-            response: Response = JSONResponse({"error": "this server has another name"}, 400)
+        origin = request.headers.get("origin")
+        if origin and origin.partition("//")[2] != request.headers.get("host"):
+            response: Response = JSONResponse({"error": "another site may not ask"}, 400)
         else:
             response = await go_on(request)
         response.headers.update(_headers())
@@ -152,10 +155,10 @@ def make_app(
     async def health() -> dict[str, str]:
         return {"status": "ok", "model": explorer.name}
 
-    @app.post("/api/grow")
-    async def grow(request: Request) -> StreamingResponse:
+    @app.post("/api/generate")
+    async def generate(request: Request) -> StreamingResponse:
         inputs = understood(Asked, await _arguments(request)).inputs
-        longer = await worker.do(lambda: explorer.grow(inputs))
+        longer = await worker.do(lambda: explorer.generate(inputs))
 
         async def lines() -> AsyncIterator[str]:
             try:
@@ -168,7 +171,7 @@ def make_app(
 
     @app.post("/api/page")
     async def save(request: Request) -> HTMLResponse:
-        view = understood(View, await _arguments(request))
+        view = understood(SavedView, await _arguments(request))
         try:
             async with asyncio.timeout(seconds):
                 answered = [
@@ -194,7 +197,7 @@ def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], objec
     if sum(parameter.numel() for parameter in explorer.subject.model.parameters()) < SMALL:
         torch.set_num_threads(1)  # one token of a small model is done before a second thread has begun
     with _listening(host, port) as listener:
-        name = "localhost" if is_local else f"[{host}]" if ":" in host else host
+        name = "localhost" if is_local else _in_address(host)
         ready(f"http://{name}:{listener.getsockname()[1]}/")
         # who lets other machines in knows best by which names they ask
         app = make_app(explorer, hosts=LOOPBACK if is_local else ())
@@ -206,7 +209,8 @@ def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends small answers at once only where the protocol is named; else each waits some 40 ms
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "win32":  # where it would let two servers have the same port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
@@ -229,12 +233,9 @@ def _headers() -> dict[str, str]:
     }
 
 
-def _name(host: str) -> str | None:
-    """The name in a Host header, without the port."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+def _in_address(host: str) -> str:
+    """The host as URLs and Host headers write it: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 async def _arguments(request: Request) -> dict[str, Any]:

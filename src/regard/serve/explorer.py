@@ -19,12 +19,12 @@ from regard.blocks.capture import capture, intervene, position_modules
 from regard.errors import RegardError
 from regard.explain import importance, positions, walk
 from regard.explain.media import MEDIA
-from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, Subject, by_role, looks, mean
-from regard.explain.view import View
+from regard.explain.trace import Alternative, Inputs, Inspectable, PartialOutput, Stream, Trace, by_role, looks, mean
+from regard.explain.view import AttentionView
 from regard.models.interface import Autoregressive
 
 CHARACTERS = 4000  # of an input, at most
-TOKENS = 512  # of a stream, at most
+MAX_TOKENS = 512  # of a stream, at most
 KEPT = 32  # inputs whose outputs are remembered
 N_BEST = 3
 
@@ -99,7 +99,7 @@ class Encodings(Question):
     """Positions of some kind."""
 
     kind: Annotated[str, Field(max_length=20)] = "own"
-    length: Annotated[int, Field(ge=2, le=TOKENS)] = 64
+    length: Annotated[int, Field(ge=2, le=MAX_TOKENS)] = 64
 
 
 class Lines(Question):
@@ -135,7 +135,7 @@ class Explorer:
         example: the inputs that are looked at first; without them, examples of their media.
     """
 
-    def __init__(self, subject: Subject, name: str, example: Inputs | None = None) -> None:
+    def __init__(self, subject: Inspectable, name: str, example: Inputs | None = None) -> None:
         self.subject, self.name = subject, name
         examples = {role: MEDIA[medium].EXAMPLE for role, medium in subject.accepts.items()}
         self.example = by_role(subject.accepts, examples if example is None else example)
@@ -179,28 +179,28 @@ class Explorer:
 
     def read(self, question: Asked) -> Answer:
         """Inputs and the output, token by token; without a given one, the model's own and the next best."""
-        reading = self._reading(question)
+        trace = self._trace(question)
         own = [] if question.target is not None else self._own(self._inputs(question.inputs))
         return {
-            "streams": {name: _shown(stream) for name, stream in reading.streams.items()},
-            "speaker": reading.speaker,
-            "said": _shown(reading.said),
-            "spoken": _spoken(reading),
-            "alignment": _alignment(reading),
+            "streams": {name: _shown(stream) for name, stream in trace.streams.items()},
+            "output_stream": trace.output_stream,
+            "target": _shown(trace.target),
+            "spoken": _predicted(trace),
+            "alignment": _alignment(trace),
             "alternatives": [{"text": found.text, "score": found.score} for found in own],
         }
 
     def attention(self, question: OneAttention) -> Answer:
         """The weights of all heads of one attention: heads × queries × keys."""
-        reading = self._reading(question)
-        look = reading.look(question.path)
-        sizes = (len(reading.streams[stream].tokens) for stream in (look.asks, look.answers))
+        trace = self._trace(question)
+        look = trace.look(question.path)
+        sizes = (len(trace.streams[stream].tokens) for stream in (look.asks, look.answers))
         nothing = torch.zeros(look.heads, *sizes)  # where a model stopped before that depth
-        return Numbers(reading.weights(look.path).get(look.path, nothing))
+        return Numbers(trace.weights(look.path).get(look.path, nothing))
 
     def walk(self, question: OneToken) -> Answer:
         """The steps of a token through a part of the model."""
-        steps = walk.walk(self._reading(question), question.path, question.token, question.head)
+        steps = walk.walk(self._trace(question), question.path, question.token, question.head)
         return {
             "steps": [
                 {
@@ -218,28 +218,28 @@ class Explorer:
     def what_if(self, question: WhatIf) -> Answer:
         """What the model says, and what it then says; what it thinks of the output at hand, and what it then thinks."""
         inputs = self._inputs({**question.inputs, **question.other})
-        reading = self._reading(question)
-        original = _spoken(reading)
-        own = original if question.target is None else _spoken(self._reading(Asked(inputs=question.inputs)))
+        trace = self._trace(question)
+        original = _predicted(trace)
+        own = original if question.target is None else _predicted(self._trace(Asked(inputs=question.inputs)))
         with question.change.made(self.subject.model):
-            changed, given = self.subject.reading(inputs), self.subject.reading(inputs, reading.answer)
+            changed, given = self.subject.trace(inputs), self.subject.trace(inputs, trace.answer)
             # where what is said goes with what is read, token by token, another input may have no room for it
-            then = {"given": _spoken(given) if _fits(given) else None, "changed": _spoken(changed)}
+            then = {"given": _predicted(given) if _fits(given) else None, "changed": _predicted(changed)}
         return {"own": own, "original": original, **then}
 
     def heads(self, question: Asked) -> Answer:
         """Which heads matter, where things come from in the end, and when the answer was known."""
-        reading = self._reading(question)
-        early = importance.early_answers(reading)
+        trace = self._trace(question)
+        early = importance.early_answers(trace)
         return {
-            "effects": {path: _rounded(effects) for path, effects in importance.head_effects(reading).items()},
-            "rollouts": importance.rollouts(reading),
+            "effects": {path: _rounded(effects) for path, effects in importance.head_effects(trace).items()},
+            "rollouts": importance.rollouts(trace),
             "early": [
                 {
                     "path": path,
-                    "pieces": reading.pieces([answer.token for answer in answers]),
+                    "pieces": trace.pieces([answer.token for answer in answers]),
                     "probabilities": [_short(answer.probability) for answer in answers],
-                    "said": [_short(answer.said) for answer in answers],
+                    "target": [_short(answer.target) for answer in answers],
                 }
                 for path, answers in early.items()
             ],
@@ -247,7 +247,7 @@ class Explorer:
 
     def rollout(self, question: Rollout) -> Answer:
         """How much of each token stems from each token in the end: queries × keys."""
-        flows = importance.rollout(self._reading(question))
+        flows = importance.rollout(self._trace(question))
         if (question.asks, question.answers) not in flows:
             raise RegardError(f"{question.asks!r} does not look at {question.answers!r} in this model")
         return Numbers(flows[question.asks, question.answers])
@@ -269,11 +269,11 @@ class Explorer:
             raise RegardError("no such file is part of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
-    def grow(self, inputs: Inputs) -> Iterator[dict[str, Any]]:
+    def generate(self, inputs: Inputs) -> Iterator[dict[str, Any]]:
         """What the model says about its inputs, longer with every token, and what that token looked at."""
-        return self._grow(self.subject.grow(self._inputs(inputs)))
+        return self._generate(self.subject.generate(self._inputs(inputs)))
 
-    def _grow(self, growing: Iterator[Grown]) -> Iterator[dict[str, Any]]:
+    def _generate(self, growing: Iterator[PartialOutput]) -> Iterator[dict[str, Any]]:
         known = looks(self.subject.model)
         paths = [look.path for look in known if look.asks != look.answers] or [look.path for look in known]
         while True:
@@ -290,51 +290,51 @@ class Explorer:
         _check(self.subject.count(given))
         return given
 
-    def _own(self, inputs: Mapping[str, Any]) -> Sequence[Saying]:
+    def _own(self, inputs: Mapping[str, Any]) -> Sequence[Alternative]:
         """What the model would say, which is remembered."""
         return self._alternatives(tuple(inputs.items()))
 
-    def _reading(self, question: Asked) -> Reading:
+    def _trace(self, question: Asked) -> Trace:
         inputs = self._inputs(question.inputs)
         own = self._own(inputs) if question.target is None else ()
-        reading = self.subject.reading(inputs, own[0].tokens if own else question.target)
-        _check(max(len(stream.tokens) for stream in reading.streams.values()) - 1)  # the end is not counted
-        if not _fits(reading):
+        trace = self.subject.trace(inputs, own[0].tokens if own else question.target)
+        _check(max(len(stream.tokens) for stream in trace.streams.values()) - 1)  # the end is not counted
+        if not _fits(trace):
             raise RegardError("the output is not as long as this model's output for the text would be")
-        return reading
+        return trace
 
 
-def _fits(reading: Reading) -> bool:
-    return len(reading.said.tokens) == len(reading.streams[reading.speaker].tokens)
+def _fits(trace: Trace) -> bool:
+    return len(trace.target.tokens) == len(trace.streams[trace.output_stream].tokens)
 
 
 def _check(length: int) -> None:
-    if length > TOKENS:
-        raise RegardError(f"{length} tokens are more than can be looked at here at once: {TOKENS}")
+    if length > MAX_TOKENS:
+        raise RegardError(f"{length} tokens are more than can be looked at here at once: {MAX_TOKENS}")
 
 
-def _alignment(reading: Reading) -> dict[str, Any] | None:
+def _alignment(trace: Trace) -> dict[str, Any] | None:
     """What each unit looked at, in the mean of all attentions between two streams; within one, if there are no two."""
-    if not reading.looks:
+    if not trace.looks:
         return None
-    view = View(reading)
+    view = AttentionView(trace)
     streams = {"asks": view.asks, "answers": view.answers}
     return {**streams, "rows": view.rows, "columns": view.columns, "weights": _rounded(view.weights)}
 
 
-def _spoken(reading: Reading) -> dict[str, Any]:
+def _predicted(trace: Trace) -> dict[str, Any]:
     """What is said, token by token, and how probable it was."""
-    logits_BTV = reading.run()
-    chances = reading.chances(logits_BTV)
+    logits_BTV = trace.run()
+    token_probabilities = trace.token_probabilities(logits_BTV)
     others = [
-        zip(reading.pieces([token for token, _ in chance.others]), [p for _, p in chance.others], strict=True)
-        for chance in chances
+        zip(trace.pieces([token for token, _ in each.others]), [p for _, p in each.others], strict=True)
+        for each in token_probabilities
     ]
     return {
-        **_shown(reading.said),
-        "probabilities": [_short(chance.probability) for chance in chances],
+        **_shown(trace.target),
+        "probabilities": [_short(each.probability) for each in token_probabilities],
         "others": [[[piece, _short(p)] for piece, p in pairs] for pairs in others],
-        "log_probability": _short(float(reading.log_probabilities(logits_BTV).sum())),
+        "log_probability": _short(float(trace.log_probabilities(logits_BTV).sum())),
     }
 
 

@@ -40,7 +40,7 @@ class _Codec(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class About(Config):
+class FolderConfig(Config):
     """The contents of `config.json`."""
 
     format: int
@@ -107,7 +107,7 @@ def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
             f"{path.parent} was written by Regard {data.get('regard')}, and its format {data['format']} is newer than "
             f"{FORMAT}, which this version ({__version__}) reads; update Regard"
         )
-    about = parse(About, data, str(path))
+    about = parse(FolderConfig, data, str(path))
     files = {role: CodecFile(each.kind, path.parent / each.file) for role, each in about.codecs.items()}
     return about.task, about.model, files
 

@@ -6,22 +6,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config import Config, parse
+from regard.config import Config, load
 from regard.errors import RegardError
 from regard.folders import write_text
+from regard.recipes import RUN_RECIPE
 from regard.store import checkpoint
 
-RECIPE, TEXT, CODECS = "recipe.json", "text.json", "codecs"
+TEXT, CODECS = "text.json", "codecs"
+TITLE = "# The recipe of this run, with all defaults. Run it again: regard train recipe.toml run=ANOTHER_FOLDER\n\n"
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
     *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
-    *("train.patience", "train.checkpoint", "train.average_last"),
+    *("train.patience", "train.checkpoint_every", "train.average_checkpoints"),
 }
 
 
 def claim(run: Path, recipe: Config) -> None:
     """Makes the run's folder, or makes sure that it is a run of the same recipe."""
-    path, mine = run / RECIPE, json.loads(recipe.to_json())
+    path, mine = run / RUN_RECIPE, json.loads(recipe.to_json())
     if (run / "config.json").exists():
         raise RegardError(f"{run} is a model's folder, not a run's; {OTHER}")
     if not path.exists() and run.exists() and any(run.iterdir()):
@@ -39,10 +41,10 @@ def claim(run: Path, recipe: Config) -> None:
         (run / TEXT).unlink(missing_ok=True)
         shutil.rmtree(run / CODECS, ignore_errors=True)
     run.mkdir(parents=True, exist_ok=True)
-    write_text(path, recipe.to_json())
+    write_text(path, TITLE + recipe.to_toml())
 
 
-def claim_text(run: Path, keys: Sequence[str]) -> None:
+def check_data(run: Path, keys: Sequence[str]) -> None:
     """Makes sure that the run goes on with the text it began with; the keys are hashes of all it depends on."""
     path, mine = run / TEXT, json.dumps(list(keys), indent=2)
     if not path.exists():
@@ -54,7 +56,7 @@ def claim_text(run: Path, keys: Sequence[str]) -> None:
 def _resolved(path: Path, kind: type[Config]) -> Any:
     """A run's recipe as it is understood now: what has come into recipes since has its default."""
     try:
-        return json.loads(parse(kind, json.loads(path.read_text("utf-8")), str(path)).to_json())
+        return json.loads(load(kind, path).to_json())
     except ValueError as error:
         raise RegardError(f"{path}: of another version of Regard, or damaged ({error})") from None
 

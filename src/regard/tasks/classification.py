@@ -11,23 +11,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.codecs.interface import Examples
+from regard.codecs.interface import CodecExamples
 from regard.config import Config
 from regard.data import glue as tables
-from regard.data.batches import IGNORED, TOKENS, count_tokens
+from regard.data.batches import BATCH_TOKENS, IGNORED, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.tables import Example, read_table
 from regard.errors import RegardError
 from regard.evaluation import glue
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Inputs, Reading
+from regard.explain.trace import Inputs, Trace
 from regard.models.heads import ClassificationHead, RegressionHead
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
-from regard.training.task import Curve, Summed, Task, listed
+from regard.training.task import Curve, SummedLoss, Task, listed
 
 METRICS = {
     "accuracy": "accuracy",
@@ -40,17 +40,18 @@ METRICS = {
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
     """What the model says of each text: the logits of all labels, or one number."""
-    return model(*batch.inputs)[:, 0]
+    answers_BTV: Tensor = model(*batch.inputs)
+    return answers_BTV[:, 0]
 
 
-def loss(answers_BV: Tensor, label_B: Tensor, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(answers_BV: Tensor, label_B: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the texts that have a label: cross-entropy or squared distance; and sums to tell of."""
     asked_B = is_asked(label_B)
     answers_BV, label_B = answers_BV[asked_B], label_B[asked_B]
     if label_B.is_floating_point():
         squared = (answers_BV[:, 0] - label_B).square().sum()
         return squared, {"loss": squared.detach()}
-    smooth = F.cross_entropy(answers_BV, label_B, reduction="sum", label_smoothing=smoothing)
+    smooth = F.cross_entropy(answers_BV, label_B, reduction="sum", label_smoothing=label_smoothing)
     with torch.no_grad():
         plain = F.cross_entropy(answers_BV, label_B, reduction="sum")
         return smooth, {"loss": plain, "accuracy": (answers_BV.argmax(1) == label_B).sum()}
@@ -62,7 +63,7 @@ def is_asked(label_B: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Prediction:
     """What is said of a text."""
 
     label: str | None
@@ -71,11 +72,11 @@ class Verdict:
     """How sure the model is of the label; or the number."""
     probabilities: dict[str, float]
     """Of all labels."""
-    cut: bool
+    truncated: bool
     """The text was longer than the model can take; its end was not read."""
 
     @property
-    def said(self) -> str | float:
+    def answer(self) -> str | float:
         """The label, or the number."""
         return self.value if self.label is None else self.label
 
@@ -97,7 +98,7 @@ class ClassificationSettings(Config):
         return self.texts.split(",")
 
 
-class Classifier(Encoder):
+class Classifier(Embedder):
     """A BERT that says something of a text, or of two."""
 
     evaluated_with: ClassVar = EvaluatedWith("a classifier", ("data",), ClassificationSettings)
@@ -105,45 +106,47 @@ class Classifier(Encoder):
     @property
     def labels(self) -> tuple[str, ...]:
         """What may be said; nothing where it is a number."""
-        return self.model.config.labels
+        return tuple(self.model.config.labels)
 
     @overload
-    def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = TOKENS) -> Verdict: ...  # type: ignore[overload-overlap]
+    def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = BATCH_TOKENS) -> Prediction: ...  # type: ignore[overload-overlap]
     @overload
     def classify(
-        self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = TOKENS
-    ) -> list[Verdict]: ...
+        self, texts: Sequence[str], seconds: Sequence[str | None] | None = None, *, batch_tokens: int = BATCH_TOKENS
+    ) -> list[Prediction]: ...
 
     def classify(
         self,
         texts: str | Sequence[str],
         seconds: str | Sequence[str | None] | None = None,
         *,
-        batch_tokens: int = TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> Any:
         """A verdict for each text, or for each with its second."""
         others = [seconds] if isinstance(seconds, str) else seconds
         return as_given(texts, self._classify(expect_texts(texts), others, batch_tokens))
 
     @torch.no_grad()
-    def _classify(self, texts: Sequence[str], seconds: Sequence[str | None] | None, batch_tokens: int) -> list[Verdict]:
+    def _classify(
+        self, texts: Sequence[str], seconds: Sequence[str | None] | None, batch_tokens: int
+    ) -> list[Prediction]:
         if seconds is not None and len(seconds) != len(texts):
             raise RegardError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
         encoded = self.encode(texts, seconds)
-        result: dict[int, Verdict] = {}
+        result: dict[int, Prediction] = {}
         for indices, batch in self.batches(encoded, batch_tokens):
             answers_BV = self.model(*batch.inputs)[:, 0]
             for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
-                result[i] = self.verdict(answers_V, encoded[i].is_cut)
+                result[i] = self.prediction(answers_V, encoded[i].is_truncated)
         return [result[i] for i in range(len(texts))]
 
-    def verdict(self, answers_V: Tensor, is_cut: bool = False) -> Verdict:
+    def prediction(self, answers_V: Tensor, is_truncated: bool = False) -> Prediction:
         """What the answers of the model to a text mean."""
         if not self.labels:
-            return Verdict(None, float(answers_V), {}, is_cut)
-        chances = dict(zip(self.labels, answers_V.softmax(0).tolist(), strict=True))
-        best = max(chances, key=lambda label: chances[label])
-        return Verdict(best, chances[best], chances, is_cut)
+            return Prediction(None, float(answers_V), {}, is_truncated)
+        probabilities = dict(zip(self.labels, answers_V.softmax(0).tolist(), strict=True))
+        best = max(probabilities, key=lambda label: probabilities[label])
+        return Prediction(best, probabilities[best], probabilities, is_truncated)
 
     def evaluate(self, files: Mapping[str, Path], settings: ClassificationSettings) -> Evaluation:
         """The metrics of a table's question."""
@@ -158,13 +161,15 @@ class Classifier(Encoder):
         if not examples:
             raise RegardError(f"{path}: there are no texts to try the model on")
         texts, seconds, gold = zip(*examples, strict=True)
-        verdicts = self.classify(texts, seconds)
-        said = [names.get(verdict.said, verdict.said) for verdict in verdicts]
-        found = glue.scores(question, said, gold)  # type: ignore[arg-type]
-        cut = sum(verdict.cut for verdict in verdicts)
+        predictions = self.classify(texts, seconds)
+        answer = [names.get(prediction.answer, prediction.answer) for prediction in predictions]
+        found = glue.scores(question, answer, gold)  # type: ignore[arg-type]
+        truncated = sum(prediction.truncated for prediction in predictions)
         lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
-        lines.append(f"{len(texts):,} texts" + (f", {cut:,} of them too long and cut" if cut else ""))
-        return Evaluation({**found, "texts": len(texts), "cut": cut}, lines, [str(value) for value in said], warned)
+        lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and cut" if truncated else ""))
+        return Evaluation(
+            {**found, "texts": len(texts), "truncated": truncated}, lines, [str(value) for value in answer], warned
+        )
 
     def _asked(
         self, path: Path, settings: ClassificationSettings, warned: list[str]
@@ -176,25 +181,25 @@ class Classifier(Encoder):
         return question, list(read_table(path, settings.columns, settings.label, not self.labels, self.labels))
 
     @torch.no_grad()
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text, and the label that it gives it, or another one."""
         encoded = self.read(self._text(inputs))
         called = self.inputs(encoded)
         answers_V = self.model(*called)[0, 0]
-        if isinstance(said, str):
-            if said not in self.labels:
-                raise RegardError(f"{said!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
-            label = self.labels.index(said)
+        if isinstance(target, str):
+            if target not in self.labels:
+                raise RegardError(f"{target!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
+            label = self.labels.index(target)
         else:
-            label = said[0] if said else int(answers_V.argmax())
+            label = target[0] if target else int(answers_V.argmax())
 
         def pieces(tokens: Sequence[int]) -> list[str]:
             return [self.labels[token] if self.labels else f"{float(answers_V):.3g}" for token in tokens]
 
         name = pieces([label])[0]
-        verdict = text_stream((label,), (name,), TextLayout((0,), (name,)))
-        streams = {"text": self.stream(encoded.tokens, encoded.segments), "verdict": self.stream(encoded.tokens[:1])}
-        return Reading(self.model, called, streams, "verdict", verdict, (label,), pieces)
+        prediction = text_stream((label,), (name,), TextLayout((0,), (name,)))
+        streams = {"text": self.stream(encoded.tokens, encoded.segments), "prediction": self.stream(encoded.tokens[:1])}
+        return Trace(self.model, called, streams, "prediction", prediction, (label,), pieces)
 
 
 class ClassificationTask(Task):
@@ -207,21 +212,27 @@ class ClassificationTask(Task):
     def __init__(self, setup: Setup) -> None:
         data = setup.data
         paths = data.paths()
-        self.question, self.smoothing = data.question, setup.train.smoothing
+        self.question, self.label_smoothing = data.question, setup.train.label_smoothing
         setup.claim(*(file_hash(path) for path in paths))
         examples, valid_examples = (data.read(path, setup.say) for path in paths)
-        if data.most is not None and data.most < len(examples):
-            examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.most).astype(int)]
-        self.codecs = setup.codecs(text=Examples(lambda: chain.from_iterable(map(_texts, examples))))
+        if data.max_examples is not None and data.max_examples < len(examples):
+            examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.max_examples).astype(int)]
+        self.codecs = setup.codecs(text=CodecExamples(lambda: chain.from_iterable(map(_texts, examples))))
         self.tokenizer = self.codecs["text"]
-        labels, most = self.question.labels, setup.longest(data.longest)
+        labels, max_length = self.question.labels, setup.max_length(data.max_length)
         train, self.valid_texts = (
-            Labelled(self.tokenizer, part, labels, most, str(path))
+            Labelled(self.tokenizer, part, labels, max_length, str(path))
             for part, path in zip((examples, valid_examples), paths, strict=True)
         )
         for what, part in (("training", train), ("validation", self.valid_texts)):
             kept = len(part.encoded)
-            setup.count(what, f"{kept:,} texts; {part.cut:,} cut to {most} tokens", texts=what, kept=kept, cut=part.cut)
+            setup.count(
+                what,
+                f"{kept:,} texts; {part.truncated:,} cut to {max_length} tokens",
+                texts=what,
+                kept=kept,
+                truncated=part.truncated,
+            )
         self.batches, self.valid = setup.batches(train, self.valid_texts)
         head = ClassificationHead(labels=labels) if labels else RegressionHead()
         self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=head)
@@ -238,25 +249,25 @@ class ClassificationTask(Task):
         tokens = count_tokens(batch.tokens_BT, batch.is_padding_BT)
         return {"tokens": tokens, "texts": int(is_asked(batch.label_B).sum())}
 
-    def loss(self, model: Any, batch: LabelledBatch) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: LabelledBatch) -> dict[str, SummedLoss]:
         """Of each text."""
         answers_BV = answers(model, batch)
-        return {"texts": Summed(*loss(answers_BV, batch.label_B, self.smoothing))}
+        return {"texts": SummedLoss(*loss(answers_BV, batch.label_B, self.label_smoothing))}
 
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The loss, and the metrics of the question."""
         classifier = self.open(model, self.codecs)
-        total, said, gold = 0.0, [], []
+        total, answer, gold = 0.0, [], []
         for indices in self.valid.plan(0):
             batch = self.valid_texts.fetch(indices).to(classifier.device)
             answers_BV = answers(model, batch)
             total += float(loss(answers_BV, batch.label_B)[1]["loss"])
-            said += [classifier.verdict(answers_V).said for answers_V in answers_BV.cpu()]
+            answer += [classifier.prediction(answers_V).answer for answers_V in answers_BV.cpu()]
             gold += [self.valid_texts.answers[i] for i in indices]
-        found = glue.scores(self.question, said, gold)  # type: ignore[arg-type]
+        found = glue.scores(self.question, answer, gold)  # type: ignore[arg-type]
         return {"valid_loss": total / len(gold), **{f"valid_{name}": value for name, value in found.items()}}
 
-    def worth(self, values: Mapping[str, float]) -> float:
+    def selection_loss(self, values: Mapping[str, float]) -> float:
         """The first metric decides."""
         return -values[f"valid_{self.question.metrics[0]}"]
 

@@ -14,33 +14,33 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
-from regard.codecs.gpt2 import TextTokenizer
-from regard.codecs.interface import Examples
+from regard.codecs.gpt2 import LosslessTokenizer
+from regard.codecs.interface import CodecExamples
 from regard.data.batches import IGNORED
-from regard.data.completion import FixedWindows, Part, TextConfig, WindowBatch, Windows, encoded, spread
+from regard.data.completion import FileSlice, FixedWindows, TextConfig, WindowBatch, Windows, encoded, spread
 from regard.data.corpus import file_hash
 from regard.decoding.beam import Beam
-from regard.decoding.bounded import Bounded
+from regard.decoding.fast_decoder import fast_decoder
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.lean import lean
-from regard.decoding.sampling import Drawn, Sampling
+from regard.decoding.length_limit import LengthLimited
+from regard.decoding.sampling import SampledToken, Sampling
 from regard.decoding.sliding import Sliding
 from regard.decoding.stops import before_stop, stop_bytes, unsure
 from regard.errors import RegardError
-from regard.evaluation.language import Scores, perplexity, score
+from regard.evaluation.language import LanguageScores, perplexity, score
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
-from regard.explain.view import Looked
+from regard.explain.trace import Inputs, PartialOutput, Stream, Trace, by_role
+from regard.explain.view import Viewable
 from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.completion_evaluation import EvaluatesText
-from regard.tasks.opened import Opened
+from regard.tasks.pipeline import Pipeline
 from regard.training.setup import Setup
-from regard.training.task import Summed, Task, listed, means
+from regard.training.task import SummedLoss, Task, listed, means
 
 Overflow = Literal["error", "slide"]
-Why = Literal["end", "stop", "length"]
-TOKENS = 200  # to write, unless another number is asked for
+FinishReason = Literal["end", "stop", "length"]
+MAX_TOKENS = 200  # to write, unless another number is asked for
 SPARE = 1024  # rows of a table, at most, that stand for no token, so that their number is a round one
 BEAM = 4  # that searches for what is shown, when it is looked at
 SHOWN = 20  # tokens of what a model goes on with, when it is looked at
@@ -60,16 +60,16 @@ class Completion:
     """The model's own log-probability of each token, given those before it, however it was chosen."""
     score: float
     """Log-probability a token, its end counted as one, or what another length penalty makes of it."""
-    why: Why
+    finish_reason: FinishReason
     """It ended by itself, came to a stop string, or is as long as it was to be."""
     seed: int | None = None
     """Draws this text again, alone; None: it was not drawn."""
 
 
-class Completer(EvaluatesText, Looked, Opened):
+class Completer(EvaluatesText, Viewable, Pipeline):
     """A model that goes on with texts, with its tokenizer."""
 
-    def __init__(self, model: nn.Module, tokenizer: TextTokenizer) -> None:
+    def __init__(self, model: nn.Module, tokenizer: LosslessTokenizer) -> None:
         self.model: Any = model.eval()
         self.tokenizer = tokenizer
         self.device = next(model.parameters()).device
@@ -86,13 +86,13 @@ class Completer(EvaluatesText, Looked, Opened):
         self,
         prompt: str,
         *,
-        tries: int = 1,
-        tokens: int = TOKENS,
+        samples: int = 1,
+        tokens: int = MAX_TOKENS,
         temperature: float = 1.0,
         top_k: int | None = None,
         top_p: float = 1.0,
         min_p: float = 0.0,
-        repetition: float = 1.0,
+        repetition_penalty: float = 1.0,
         stop: str | Sequence[str] = (),
         seed: int = 1,
         overflow: Overflow = "error",
@@ -108,7 +108,7 @@ class Completer(EvaluatesText, Looked, Opened):
                 view "slide", so that again and again the older half is forgotten.
         """
         read, stops = self._read(prompt), stop_bytes(stop)
-        how = Sampling(read[-1], self._end, tries, temperature, top_k, top_p, seed, min_p, repetition)
+        how = Sampling(read[-1], self._end, samples, temperature, top_k, top_p, seed, min_p, repetition_penalty)
         (found,) = how.search(
             *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
         )
@@ -118,7 +118,7 @@ class Completer(EvaluatesText, Looked, Opened):
         self,
         prompt: str,
         *,
-        tokens: int = TOKENS,
+        tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] = (),
         overflow: Overflow = "error",
         **draws: Any,
@@ -128,7 +128,7 @@ class Completer(EvaluatesText, Looked, Opened):
         What is no whole character yet is held back until it is, and what may become a stop string until it cannot.
         """
         read, stops = self._read(prompt), stop_bytes(stop)
-        how = Sampling(read[-1], self._end, tries=1, **draws)
+        how = Sampling(read[-1], self._end, samples=1, **draws)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         raw, given = b"", 0
         for drawn in how.draw(
@@ -148,9 +148,9 @@ class Completer(EvaluatesText, Looked, Opened):
         prompt: str,
         *,
         beam: int = 4,
-        tokens: int = TOKENS,
+        tokens: int = MAX_TOKENS,
         n_best: int = 1,
-        penalty: float = 1.0,
+        length_penalty: float = 1.0,
         overflow: Overflow = "error",
     ) -> list[Completion]:
         """The most probable ways to go on with a text that a beam finds, best first.
@@ -158,7 +158,7 @@ class Completer(EvaluatesText, Looked, Opened):
         Args:
             penalty: a text is worth its log-probability divided by (tokens)^penalty.
         """
-        return self._best(self._read(prompt), tokens, overflow, beam, n_best, penalty)
+        return self._best(self._read(prompt), tokens, overflow, beam, n_best, length_penalty)
 
     def _best(
         self,
@@ -167,11 +167,13 @@ class Completer(EvaluatesText, Looked, Opened):
         overflow: Overflow = "error",
         beam: int = 1,
         n_best: int = 1,
-        penalty: float = 1.0,
+        length_penalty: float = 1.0,
     ) -> list[Completion]:
-        (found,) = Beam(read[-1], self._end, beam, n_best, penalty).search(*self._asked(read, tokens, overflow))
+        (found,) = Beam(read[-1], self._end, beam, n_best, length_penalty).search(*self._asked(read, tokens, overflow))
         # what is cut off has no end, which the search has counted
-        return sorted((self._completion(each, penalty=penalty) for each in found), key=lambda each: -each.score)
+        return sorted(
+            (self._completion(each, length_penalty=length_penalty) for each in found), key=lambda each: -each.score
+        )
 
     def _read(self, prompt: str) -> list[int]:
         """What the model reads of a text; of nothing, the token that stands where texts begin."""
@@ -186,7 +188,7 @@ class Completer(EvaluatesText, Looked, Opened):
         if overflow not in get_args(Overflow):
             raise RegardError(f"overflow is 'error' or 'slide', not {overflow!r}")
         context: int | None = self.model.limit
-        model = lean(self.model, tokens if context is None else min(tokens, context))
+        model = fast_decoder(self.model, tokens if context is None else min(tokens, context))
         if context is not None and self._slides(read, tokens):
             if overflow == "error":
                 raise RegardError(
@@ -195,7 +197,7 @@ class Completer(EvaluatesText, Looked, Opened):
                 )
             model = Sliding(model, context)
         inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
-        return Bounded(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
+        return LengthLimited(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
 
     def slides(self, prompt: str, tokens: int) -> bool:
         """Whether so many tokens after a text are more than the model can see at a time."""
@@ -212,17 +214,17 @@ class Completer(EvaluatesText, Looked, Opened):
         return any(stop in raw for stop in stops)
 
     def _completion(
-        self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None, penalty: float = 1.0
+        self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None, length_penalty: float = 1.0
     ) -> Completion:
-        why: Why = "stop" if found.stopped else "length" if found.cut else "end"
-        tokens = (*found.tokens, self._end) if why == "end" else found.tokens
+        finish_reason: FinishReason = "stop" if found.stopped else "length" if found.truncated else "end"
+        tokens = (*found.tokens, self._end) if finish_reason == "end" else found.tokens
         text = before_stop(self.tokenizer.raw(found.tokens), stops).decode("utf-8", "replace")
         pieces, scores = tuple(self.tokenizer.pieces(tokens)), found.token_scores[: len(tokens)]
-        score = sum(scores) / len(scores) ** penalty
-        return Completion(text, tokens, pieces, scores, score, why, seed)
+        score = sum(scores) / len(scores) ** length_penalty
+        return Completion(text, tokens, pieces, scores, score, finish_reason, seed)
 
     @torch.no_grad()
-    def measure(self, text: str) -> Scores:
+    def measure(self, text: str) -> LanguageScores:
         """How well the model knows a text."""
 
         def summed(batch: WindowBatch) -> float:
@@ -241,41 +243,41 @@ class Completer(EvaluatesText, Looked, Opened):
     def _given(self, inputs: Inputs) -> list[int]:
         return self._read(by_role(self.accepts, inputs)["text"])
 
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text and what it goes on with, which is its own unless given (or its tokens).
 
         At each place the next token is said, so that the last one is said but no longer read. After a text that is
         given, it is the most probable.
         """
         read = self._given(inputs)
-        if said is None:
-            said = self._best(read, self._room(read), beam=BEAM)[0].tokens
-        elif isinstance(said, str):
-            (given,) = self.tokenizer.encode([said])
-            said = (*given, *self._best([*read, *given], 1)[0].tokens)
-        tokens = [*read, *said[: self._most(read)]]
+        if target is None:
+            target = self._best(read, self._room(read), beam=BEAM)[0].tokens
+        elif isinstance(target, str):
+            (given,) = self.tokenizer.encode([target])
+            target = (*given, *self._best([*read, *given], 1)[0].tokens)
+        tokens = [*read, *target[: self._most(read)]]
         called = (torch.tensor([tokens[:-1]], device=self.device),)
         streams, spoken = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
-        return Reading(self.model, called, streams, "text", spoken, tuple(said), self.tokenizer.pieces)
+        return Trace(self.model, called, streams, "text", spoken, tuple(target), self.tokenizer.pieces)
 
     def alternatives(self, inputs: Inputs, count: int) -> Sequence[Completion]:
         """The best ways to go on with a text, best first."""
         read = self._given(inputs)
         return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
 
-    def grow(self, inputs: Inputs) -> Iterator[Grown]:
+    def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
         """What the model goes on with, longer with every token, of which each is the most probable."""
         read = self._given(inputs)
         how = Sampling(read[-1], self._end, temperature=0.0)
-        return self._grown(read, how.draw(*self._asked(read, self._room(read), "error")))
+        return self._partial_outputs(read, how.draw(*self._asked(read, self._room(read), "error")))
 
-    def _grown(self, read: Sequence[int], draws: Iterator[Drawn]) -> Iterator[Grown]:
+    def _partial_outputs(self, read: Sequence[int], draws: Iterator[SampledToken]) -> Iterator[PartialOutput]:
         tokens = list(read)
         for drawn in draws:
             if drawn.token != self._end:
                 seen = self._stream(tokens)
                 tokens.append(drawn.token)
-                yield Grown(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
+                yield PartialOutput(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
 
     def _room(self, read: Sequence[int]) -> int:
         """How many tokens to go on with when it is looked at."""
@@ -315,11 +317,11 @@ class CompletionTask(Task):
 
     def __init__(self, setup: Setup) -> None:
         data = setup.data
-        self.smoothing = setup.train.smoothing
+        self.label_smoothing = setup.train.label_smoothing
         train, valid = data.parts()
         keys = [file_hash(*(part.path for part in parts)) for parts in (train, valid)]
         setup.claim(*keys)
-        self.codecs = setup.codecs(text=Examples(partial(_pieces, train), partial(_pieces, valid)))
+        self.codecs = setup.codecs(text=CodecExamples(partial(_pieces, train), partial(_pieces, valid)))
         self.tokenizer = self.codecs["text"]
         texts = []
         for what, parts, key in zip(("training", "validation"), (train, valid), keys, strict=True):
@@ -327,11 +329,11 @@ class CompletionTask(Task):
             counts = {"characters": sum(part.end - part.begin for part in parts), "tokens": len(tokens)}
             setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
             texts.append(tokens)
-        self.longest = data.longest or getattr(setup.model, "context", None)
-        if self.longest is None:
-            raise RegardError("this model can see any number of tokens; set how many a window has with data.longest")
-        windows = Windows(texts[0], self.longest, setup.seed, "the text to train on")
-        kept = spread(texts[1], self.longest, source="the text to validate with")
+        self.max_length = data.max_length or getattr(setup.model, "context", None)
+        if self.max_length is None:
+            raise RegardError("this model can see any number of tokens; set how many a window has with data.max_length")
+        windows = Windows(texts[0], self.max_length, setup.seed, "the text to train on")
+        kept = spread(texts[1], self.max_length, source="the text to validate with")
         self.batches, self.valid = setup.batches(windows, kept)
         self.bytes_per_token = _bytes_per_token(kept, self.tokenizer)
         self.config = setup.fitted(**self.tokenizer.sizes())
@@ -345,12 +347,12 @@ class CompletionTask(Task):
         """Tokens that are asked for."""
         return {"tokens": int((batch.next_BT != IGNORED).sum())}
 
-    def loss(self, model: Any, batch: WindowBatch) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: WindowBatch) -> dict[str, SummedLoss]:
         """Of each token, smoothed; told without smoothing."""
-        smooth, plain = loss(model, batch, self.smoothing)
-        return {"tokens": Summed(smooth, {"loss": plain})}
+        smooth, plain = loss(model, batch, self.label_smoothing)
+        return {"tokens": SummedLoss(smooth, {"loss": plain})}
 
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The loss on text that was kept, also as perplexity and in bits."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
         bits = mean / math.log(2) / self.bytes_per_token
@@ -365,24 +367,24 @@ class CompletionTask(Task):
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Loss of a token, perplexity, bits of a byte."""
-        return listed(f"On windows of {self.longest} tokens of text kept from training:", values)
+        return listed(f"On windows of {self.max_length} tokens of text kept from training:", values)
 
 
-def _bytes_per_token(windows: FixedWindows, tokenizer: TextTokenizer) -> float:
+def _bytes_per_token(windows: FixedWindows, tokenizer: LosslessTokenizer) -> float:
     """Of the tokens that are asked for."""
     next_BT = windows.fetch(np.arange(len(windows.begins))).next_BT
     return sum(len(tokenizer.raw(row)) for row in next_BT.tolist()) / next_BT.numel()
 
 
-def _pieces(parts: Sequence[Part]) -> Iterator[str]:
+def _pieces(parts: Sequence[FileSlice]) -> Iterator[str]:
     return chain.from_iterable(part.pieces() for part in parts)
 
 
-def loss(model: Any, batch: WindowBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def loss(model: Any, batch: WindowBatch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The loss of a batch, summed over the tokens that are asked for; and the same without smoothing."""
     x_ND, next_N = model.hidden(*batch.inputs).flatten(0, 1), batch.next_BT.flatten()
     is_asked_N = next_N != IGNORED
     if not is_asked_N.all():
         x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]
     weight_VD, bias_V = model.output_parameters()
-    return linear_cross_entropy(x_ND, weight_VD, bias_V, next_N, smoothing)
+    return linear_cross_entropy(x_ND, weight_VD, bias_V, next_N, label_smoothing)

@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.blocks.loss import linear_cross_entropy_and_hits
-from regard.codecs.interface import Examples
+from regard.codecs.interface import CodecExamples
 from regard.codecs.wordpiece import MASK
 from regard.data.batches import IGNORED, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import PretrainingBatch, PretrainingExamples, encoded
 from regard.errors import RegardError
-from regard.explain.reading import Inputs, Reading
+from regard.explain.trace import Inputs, Trace
 from regard.folders import cache
 from regard.models.heads import PretrainingHead
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from regard.training.setup import Setup
-from regard.training.task import Curve, Summed, Task, listed, means
+from regard.training.task import Curve, SummedLoss, Task, listed, means
 
 
 class Pretrained(Protocol):
@@ -45,13 +45,13 @@ class Pretrained(Protocol):
 
 
 def word_loss(
-    model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch, smoothing: float = 0.0
+    model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch, label_smoothing: float = 0.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the words asked for; without smoothing; and how many of them were guessed."""
     asked_BT = batch.words_BT != IGNORED
     words_N, x_ND = batch.words_BT[asked_BT], model.head(x_BTD[asked_BT][None])[0]
     smooth, plain, guessed = linear_cross_entropy_and_hits(
-        x_ND, model.tokens.weight, model.head.bias, words_N, smoothing
+        x_ND, model.tokens.weight, model.head.bias, words_N, label_smoothing
     )
     return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed}
 
@@ -66,29 +66,29 @@ def next_loss(model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch) -> tupl
 
 
 @dataclass(frozen=True)
-class Guess:
+class WordPrediction:
     """A word that may stand behind a mask."""
 
     word: str
     probability: float
 
 
-class Guesser(Encoder):
+class MaskFiller(Embedder):
     """A BERT that knows what may stand where."""
 
     @torch.no_grad()
-    def fill(self, text: str, count: int = 5) -> list[list[Guess]]:
+    def fill(self, text: str, count: int = 5) -> list[list[WordPrediction]]:
         """For each `[MASK]` of a text the most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
-            beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_cut else ""
+            beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_truncated else ""
             raise RegardError(f"there is no {MASK} in the text{beyond}")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
         return [
-            [Guess(word, p) for word, p in zip(self.tokenizer.pieces(words), chances, strict=True)]
-            for words, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            [WordPrediction(word, p) for word, p in zip(self.tokenizer.pieces(words), probabilities, strict=True)]
+            for words, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
     @torch.no_grad()
@@ -100,16 +100,16 @@ class Guesser(Encoder):
         return float(self.model.head.next(self.model.pool(x_BTD))[0, 0].softmax(0)[0])
 
     @torch.no_grad()
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text, and what it says stands there: guesses for masks, unless others are given."""
         encoded = self.read(self._text(inputs))
         called = self.inputs(encoded)
-        if said is None:
+        if target is None:
             best_T, mask = self.model(*called)[0].argmax(1).tolist(), self.tokenizer.mask
-            said = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
-        spoken = self.read(said).tokens if isinstance(said, str) else said
+            target = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
+        spoken = self.read(target).tokens if isinstance(target, str) else target
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
-        return Reading(self.model, called, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
+        return Trace(self.model, called, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
 
 
 class PretrainingTask(Task):
@@ -124,12 +124,12 @@ class PretrainingTask(Task):
         key = f"{file_hash(*data.paths())} {data.split}"
         setup.claim(key)
         context = getattr(setup.model, "context", None)
-        if context is not None and context > data.longest and not setup.has_start:
+        if context is not None and context > data.max_length and not setup.has_initial_model:
             setup.say(
-                f"positions from {data.longest} to {context - 1} are never trained; "
-                f"set model.context={data.longest}, or data.longest={context}"
+                f"positions from {data.max_length} to {context - 1} are never trained; "
+                f"set model.context={data.max_length}, or data.max_length={context}"
             )
-        self.codecs = setup.codecs(text=Examples(lambda: chain.from_iterable(data.documents(valid=False))))
+        self.codecs = setup.codecs(text=CodecExamples(lambda: chain.from_iterable(data.documents(valid=False))))
         self.tokenizer = self.codecs["text"]
         examples = []
         for what, valid in (("training", False), ("validation", True)):
@@ -144,25 +144,25 @@ class PretrainingTask(Task):
                 PretrainingExamples(
                     sentences,
                     self.tokenizer,
-                    longest=data.longest,
-                    masked=data.masked,
+                    max_length=data.max_length,
+                    mask_rate=data.mask_rate,
                     whole_words=data.whole_words,
-                    short=data.short,
+                    short_rate=data.short_rate,
                     next_sentence=data.next_sentence,
                     seed=0 if valid else setup.seed,
                 )
             )
         self.batches, self.valid = setup.batches(*examples)
-        self.smoothing = setup.train.smoothing
+        self.label_smoothing = setup.train.label_smoothing
         self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=PretrainingHead(pooled=data.next_sentence))
         words = Curve("mlm_loss", "valid_mlm_accuracy", "hidden words guessed")
         pairs = Curve("nsp_loss", "valid_nsp_accuracy", "next sentences recognised")
         self.curves = (words, pairs) if data.next_sentence else (words,)
 
     @classmethod
-    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Guesser:
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> MaskFiller:
         """A model that fills in hidden words."""
-        return Guesser(model, codecs["text"])
+        return MaskFiller(model, codecs["text"])
 
     def units(self, batch: PretrainingBatch) -> dict[str, int]:
         """Tokens, words that are asked for, and pairs of texts."""
@@ -172,15 +172,15 @@ class PretrainingTask(Task):
             "pairs": int((batch.follows_B != IGNORED).sum()),
         }
 
-    def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, SummedLoss]:
         """Of words, and of pairs."""
         x_BTD = model.hidden(*batch.inputs)
-        result = {"words": Summed(*word_loss(model, x_BTD, batch, self.smoothing))}
+        result = {"words": SummedLoss(*word_loss(model, x_BTD, batch, self.label_smoothing))}
         if model.head.next is not None:
-            result["pairs"] = Summed(*next_loss(model, x_BTD, batch))
+            result["pairs"] = SummedLoss(*next_loss(model, x_BTD, batch))
         return result
 
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The same on text that was kept."""
         found = means(self, model, self.valid.epoch(0))
         return {f"valid_{name}": value for name, value in found.items()}

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.codecs.interface import Examples
+from regard.codecs.interface import CodecExamples
 from regard.codecs.words import Words
 from regard.config import Config
-from regard.data.batches import IGNORED, TOKENS, given, in_batches
+from regard.data.batches import BATCH_TOKENS, IGNORED, given, in_batches
 from regard.data.conllu import PLACES, Column, Sentence
 from regard.data.conllu import sentences as read_conllu
 from regard.data.corpus import file_hash
@@ -22,14 +22,14 @@ from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWor
 from regard.errors import RegardError
 from regard.evaluation import tagging as scoring
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Inputs, Reading
+from regard.explain.trace import Inputs, Trace
 from regard.models.heads import TaggingHead
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
-from regard.tasks.opened import Opened
+from regard.tasks.pipeline import Pipeline
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
-from regard.training.task import Curve, Summed, Task, listed, means
+from regard.training.task import Curve, SummedLoss, Task, listed, means
 
 # a word with the apostrophes, points and hyphens inside it, or a sign
 WORD = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]")
@@ -49,11 +49,11 @@ class TaggedBatch(Protocol):
         ...
 
 
-def loss(model: Any, batch: TaggedBatch, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+def loss(model: Any, batch: TaggedBatch, label_smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
     """The summed loss of the tags asked for, and sums to tell of."""
     asked_BT = batch.tag_BT != IGNORED
     logits_NV, tag_N = model(*batch.inputs)[asked_BT], batch.tag_BT[asked_BT]
-    smooth = F.cross_entropy(logits_NV, tag_N, reduction="sum", label_smoothing=smoothing)
+    smooth = F.cross_entropy(logits_NV, tag_N, reduction="sum", label_smoothing=label_smoothing)
     with torch.no_grad():
         plain = F.cross_entropy(logits_NV, tag_N, reduction="sum")
         return smooth, {"loss": plain, "accuracy": (logits_NV.argmax(1) == tag_N).sum()}
@@ -72,7 +72,7 @@ class TaggingSettings(Config):
     """The column of tags that the model was trained on."""
 
 
-class TagsWords:
+class Tagger:
     """What tags the words of sentences: texts, which are split into words, or lists of words."""
 
     evaluated_with: ClassVar = EvaluatedWith("a tagger", ("data",), TaggingSettings)
@@ -83,13 +83,13 @@ class TagsWords:
         raise NotImplementedError
 
     @overload
-    def tag(self, sentences: str, *, batch_tokens: int = TOKENS) -> list[str | None]: ...  # type: ignore[overload-overlap]
+    def tag(self, sentences: str, *, batch_tokens: int = BATCH_TOKENS) -> list[str | None]: ...  # type: ignore[overload-overlap]
     @overload
     def tag(
-        self, sentences: Sequence[str | Sequence[str]], *, batch_tokens: int = TOKENS
+        self, sentences: Sequence[str | Sequence[str]], *, batch_tokens: int = BATCH_TOKENS
     ) -> list[list[str | None]]: ...
 
-    def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = TOKENS) -> Any:
+    def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = BATCH_TOKENS) -> Any:
         """The tags of each sentence, a text or a list of words; None for words beyond what the model can take."""
         some = [sentences] if isinstance(sentences, str) else sentences
         given = [self.split(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
@@ -122,13 +122,13 @@ class TagsWords:
         return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in given])
 
 
-class PieceTagger(TagsWords, Encoder):
+class PieceTagger(Tagger, Embedder):
     """A BERT that tags words by their first piece."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """All tags."""
-        return self.model.config.labels
+        return tuple(self.model.config.labels)
 
     @torch.no_grad()
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
@@ -142,14 +142,14 @@ class PieceTagger(TagsWords, Encoder):
         return result
 
     @torch.no_grad()
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text, and the tag that it gives each token, unless others are given."""
         (read,) = in_pieces(self.tokenizer, [words(self._text(inputs))], self.model.limit)
         encoded, firsts = read.encoded, read.firsts
         called = self.inputs(encoded)
-        if isinstance(said, str):
-            said = [self._number(name) for name in said.split()]
-        tags = said or self.model(*called)[0].argmax(1).tolist()
+        if isinstance(target, str):
+            target = [self._number(name) for name in target.split()]
+        tags = target or self.model(*called)[0].argmax(1).tolist()
 
         def pieces(numbers: Sequence[int]) -> list[str]:
             return [self.labels[number] for number in numbers]
@@ -158,7 +158,7 @@ class PieceTagger(TagsWords, Encoder):
         names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
         of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # what other pieces say does not count
         spoken = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
-        return Reading(self.model, called, {"text": stream}, "text", spoken, tuple(tags), pieces)
+        return Trace(self.model, called, {"text": stream}, "text", spoken, tuple(tags), pieces)
 
     def _number(self, name: str) -> int:
         if name not in self.labels:
@@ -166,7 +166,7 @@ class PieceTagger(TagsWords, Encoder):
         return self.labels.index(name)
 
 
-class WordTagger(TagsWords, Opened):
+class WordTagger(Tagger, Pipeline):
     """A recurrent tagger."""
 
     def __init__(self, model: nn.Module, tokenizer: Words) -> None:
@@ -177,7 +177,7 @@ class WordTagger(TagsWords, Opened):
     @property
     def labels(self) -> tuple[str, ...]:
         """All tags."""
-        return self.model.config.labels
+        return tuple(self.model.config.labels)
 
     @torch.no_grad()
     def _tag(self, sentences: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
@@ -204,23 +204,24 @@ class TaggingTask(Task):
         data = setup.data
         paths = data.paths()
         setup.claim(*(file_hash(path) for path in paths), data.column)
-        self.smoothing = setup.train.smoothing
+        self.label_smoothing = setup.train.label_smoothing
         sentences, self.valid_sentences = (data.read(path) for path in paths)
         self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))
         unknown = Counter(tag for sentence in self.valid_sentences for tag in sentence.tags if tag not in self.labels)
         if unknown:
             found = ", ".join(f"{tag} ({count})" for tag, count in unknown.most_common(10))
             setup.say(f"validation: tags that are not in the training data, and cannot be learnt: {found}")
-        self.codecs = setup.codecs(text=Examples(lambda: map(self.read, sentences)))
+        self.codecs = setup.codecs(text=CodecExamples(lambda: map(self.read, sentences)))
         self.config = self.labelled(setup.fitted(**self.codecs["text"].sizes()))
-        most = setup.longest(data.longest)
+        max_length = setup.max_length(data.max_length)
         train, valid = (
-            self.examples(self.codecs["text"], part, self.labels, most) for part in (sentences, self.valid_sentences)
+            self.examples(self.codecs["text"], part, self.labels, max_length)
+            for part in (sentences, self.valid_sentences)
         )
         for what, part in (("training", train), ("validation", valid)):
             kept = len(part.tags)
-            text = f"{kept:,} sentences; {part.cut:,} cut to {most} tokens"
-            setup.count(what, text, sentences=what, kept=kept, cut=part.cut)
+            text = f"{kept:,} sentences; {part.truncated:,} cut to {max_length} tokens"
+            setup.count(what, text, sentences=what, kept=kept, truncated=part.truncated)
         self.batches, self.valid = setup.batches(train, valid)
 
     @staticmethod
@@ -233,7 +234,7 @@ class TaggingTask(Task):
         return replace(config, head=TaggingHead(labels=self.labels))
 
     @classmethod
-    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> TagsWords:
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Tagger:
         """A tagger."""
         return PieceTagger(model, codecs["text"])
 
@@ -242,11 +243,11 @@ class TaggingTask(Task):
         words = int((batch.tag_BT != IGNORED).sum())
         return {"tokens": words, "words": words}
 
-    def loss(self, model: Any, batch: PieceBatch | WordBatch) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: PieceBatch | WordBatch) -> dict[str, SummedLoss]:
         """Of each word."""
-        return {"words": Summed(*loss(model, batch, self.smoothing))}
+        return {"words": SummedLoss(*loss(model, batch, self.label_smoothing))}
 
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The loss, and scores of the tags given."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
         given = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
@@ -254,7 +255,7 @@ class TaggingTask(Task):
         found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in given])
         return {"valid_loss": mean, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
 
-    def worth(self, values: Mapping[str, float]) -> float:
+    def selection_loss(self, values: Mapping[str, float]) -> float:
         """Accuracy decides."""
         return -values["valid_accuracy"]
 
@@ -286,6 +287,6 @@ class WordTaggingTask(TaggingTask):
         return replace(config, labels=self.labels)
 
     @classmethod
-    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> TagsWords:
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Tagger:
         """A tagger."""
         return WordTagger(model, codecs["text"])

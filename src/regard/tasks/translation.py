@@ -11,29 +11,29 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks.loss import linear_cross_entropy
-from regard.codecs.interface import Examples
-from regard.codecs.subword import BEGIN, END, PAD, Tokenizer
-from regard.data.batches import TOKENS, given, in_batches
+from regard.codecs.interface import CodecExamples
+from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
+from regard.data.batches import BATCH_TOKENS, given, in_batches
 from regard.data.corpus import Corpus, chunks, encoded
 from regard.data.parallel import PairBatch, Pairs, pair_batch, source_batch
-from regard.data.sources import DatesConfig, ParallelConfig, Part
+from regard.data.sources import DatesConfig, PairSource, ParallelConfig
 from regard.decoding.beam import Beam
+from regard.decoding.fast_decoder import ROOM, fast_decoder
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.lean import ROOM, lean
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.evaluation import bleu
 from regard.explain.alignment import Alignment, align
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Grown, Inputs, Reading, Stream, by_role
-from regard.explain.view import Looked
+from regard.explain.trace import Inputs, PartialOutput, Stream, Trace, by_role
+from regard.explain.view import Viewable
 from regard.folders import cache
 from regard.models.interface import Autoregressive
-from regard.tasks.opened import Opened
+from regard.tasks.pipeline import Pipeline
 from regard.tasks.texts import as_given, expect_texts
 from regard.tasks.translation_evaluation import EvaluatesTranslations
 from regard.training.setup import Setup
-from regard.training.task import Curve, Summed, Task, listed, means
+from regard.training.task import Curve, SummedLoss, Task, listed, means
 
 BLEU_SENTENCES = 200  # that validation translates
 
@@ -55,11 +55,11 @@ class EncoderDecoder(Autoregressive, Protocol):
         ...
 
 
-def loss(model: EncoderDecoder, batch: PairBatch, smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
+def loss(model: EncoderDecoder, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
     """The loss of a batch, summed over its real target tokens; the same without smoothing; and how many they are."""
-    is_real_BT = batch.next_BT != PAD
+    is_real_BT = batch.next_BT != PAD_ID
     x_ND = model.hidden(*batch.inputs)[is_real_BT]
-    smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], smoothing)
+    smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], label_smoothing)
     return smooth, plain, x_ND.size(0)
 
 
@@ -70,7 +70,7 @@ class Translation:
     text: str
     score: float
     """Log-probability a token, or what another length penalty makes of it."""
-    cut: bool = False
+    truncated: bool = False
     """It, or the text, had to end because it was as long as it may be."""
     words: tuple[str, ...] = ()
     word_scores: tuple[float, ...] = ()
@@ -81,7 +81,7 @@ class Translation:
     """What it was written with."""
 
 
-class Writing(TypedDict, total=False):
+class TranslationOptions(TypedDict, total=False):
     """How to write translations, whichever way their words are chosen."""
 
     prefixes: str | Sequence[str]
@@ -93,65 +93,70 @@ class Writing(TypedDict, total=False):
     batch_tokens: int
 
 
-class Searching(Writing, total=False):
+class SearchOptions(TranslationOptions, total=False):
     """How to search for the best translations."""
 
     beam: int
     n_best: int
-    penalty: float
+    length_penalty: float
     """A translation is worth its log-probability divided by (tokens)^penalty."""
 
 
-class Drawing(Writing, total=False):
+class SamplingOptions(TranslationOptions, total=False):
     """How to draw translations; the values are those of `Sampling`."""
 
-    tries: int
+    samples: int
     temperature: float
     top_k: int | None
     top_p: float
     seed: int
 
 
-class Translator(EvaluatesTranslations, Looked, Opened):
+class Translator(EvaluatesTranslations, Viewable, Pipeline):
     """A model with its tokenizers."""
 
-    def __init__(self, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
+    def __init__(self, model: nn.Module, source: SubwordTokenizer, target: SubwordTokenizer) -> None:
         self.model: Any = model.eval()
         self.source, self.target = source, target
         self.device = next(model.parameters()).device
 
     @overload
-    def translate(self, texts: str, **how: Unpack[Searching]) -> list[Translation]: ...  # type: ignore[overload-overlap]
+    def translate(self, texts: str, **how: Unpack[SearchOptions]) -> list[Translation]: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, texts: Sequence[str], **how: Unpack[Searching]) -> list[list[Translation]]: ...
+    def translate(self, texts: Sequence[str], **how: Unpack[SearchOptions]) -> list[list[Translation]]: ...
 
-    def translate(self, texts: str | Sequence[str], **how: Unpack[Searching]) -> Any:
+    def translate(self, texts: str | Sequence[str], **how: Unpack[SearchOptions]) -> Any:
         """For each text its `n_best` translations, best first. Texts of like length are translated together."""
         beam, n_best = how.get("beam", 4), how.get("n_best", 1)
-        search = Beam(BEGIN, END, beam, n_best, how.get("penalty", 1.0))
+        search = Beam(BEGIN, END, beam, n_best, how.get("length_penalty", 1.0))
         return self._written(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
 
     @overload
-    def sample(self, texts: str, **how: Unpack[Drawing]) -> list[Translation]: ...  # type: ignore[overload-overlap]
+    def sample(self, texts: str, **how: Unpack[SamplingOptions]) -> list[Translation]: ...  # type: ignore[overload-overlap]
     @overload
-    def sample(self, texts: Sequence[str], **how: Unpack[Drawing]) -> list[list[Translation]]: ...
+    def sample(self, texts: Sequence[str], **how: Unpack[SamplingOptions]) -> list[list[Translation]]: ...
 
-    def sample(self, texts: str | Sequence[str], **how: Unpack[Drawing]) -> Any:
+    def sample(self, texts: str | Sequence[str], **how: Unpack[SamplingOptions]) -> Any:
         """For each text so many translations, drawn by their probability; the same seed gives the same words."""
-        tries = how.get("tries", 1)
+        samples = how.get("samples", 1)
         drawing = Sampling(
             BEGIN,
             END,
-            tries,
+            samples,
             how.get("temperature", 1.0),
             how.get("top_k"),
             how.get("top_p", 1.0),
             how.get("seed", 1),
         )
-        return self._written(drawing, tries, texts, how, how.get("batch_tokens", 8192) // tries)
+        return self._written(drawing, samples, texts, how, how.get("batch_tokens", 8192) // samples)
 
     def _written(
-        self, how: Beam | Sampling, count: int, texts: str | Sequence[str], common: "Writing", batch_tokens: int
+        self,
+        how: Beam | Sampling,
+        count: int,
+        texts: str | Sequence[str],
+        common: "TranslationOptions",
+        batch_tokens: int,
     ) -> Any:
         prefixes, align, scores = common.get("prefixes", ()), common.get("align", False), common.get("scores", True)
         some = expect_texts(texts)
@@ -177,24 +182,26 @@ class Translator(EvaluatesTranslations, Looked, Opened):
             chosen = [self._fitting(sentences[i]) for i in indices]
             starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
             # a text without end is cut: twice as many tokens as the source has are plenty
-            longest = [min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)]
-            found = self._search(how, chosen, longest, starts, scores)
+            max_length = [
+                min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)
+            ]
+            found = self._search(how, chosen, max_length, starts, scores)
             for i, source, hypotheses in zip(indices, chosen, found, strict=True):
-                is_cut = len(source) < len(sentences[i])
-                results[i] = [self._translation(source, hypothesis, align, is_cut) for hypothesis in hypotheses]
+                is_truncated = len(source) < len(sentences[i])
+                results[i] = [self._translation(source, hypothesis, align, is_truncated) for hypothesis in hypotheses]
         return results
 
     def _search(
         self,
         how: Beam | Sampling,
         sources: Sequence[Sequence[int]],
-        longest: Sequence[int],
+        max_length: Sequence[int],
         starts: Sequence[Sequence[int]],
         scores: bool,  # noqa: ARG002, they come with the search
     ) -> list[list[Hypothesis]]:
         """What is written for each source. Another engine does this in another way."""
         room = max(map(len, sources)) + ROOM  # most translations are about as long as what they translate
-        return how.search(lean(self.model, room), self._inputs(sources), longest, starts)
+        return how.search(fast_decoder(self.model, room), self._inputs(sources), max_length, starts)
 
     def _inputs(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
         """What the model starts with."""
@@ -209,7 +216,7 @@ class Translator(EvaluatesTranslations, Looked, Opened):
         return tokens[: self._room]
 
     def _translation(
-        self, source: Sequence[int], hypothesis: Hypothesis, aligned: bool, source_is_cut: bool
+        self, source: Sequence[int], hypothesis: Hypothesis, aligned: bool, source_is_truncated: bool
     ) -> Translation:
         tokens = hypothesis.tokens
         numbers = self.target.words(tokens)
@@ -218,10 +225,10 @@ class Translator(EvaluatesTranslations, Looked, Opened):
             if number >= 0:
                 scores[number] += score
         (text,) = self.target.decode([tokens])
-        alignment = align(self._reading(source, tokens)) if aligned else None
-        cut = hypothesis.cut or source_is_cut
+        alignment = align(self._trace(source, tokens)) if aligned else None
+        truncated = hypothesis.truncated or source_is_truncated
         words = _words(text), tuple(scores) if hypothesis.token_scores else ()
-        return Translation(text, hypothesis.score, cut, *words, alignment, tokens)
+        return Translation(text, hypothesis.score, truncated, *words, alignment, tokens)
 
     @overload
     def align(self, sources: str, targets: str) -> Alignment: ...  # type: ignore[overload-overlap]
@@ -231,7 +238,7 @@ class Translator(EvaluatesTranslations, Looked, Opened):
     def align(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Any:
         """What each word of a given translation looks at in its source."""
         encoded = self._encoded(sources, targets)
-        return as_given(sources, [align(self._reading(source, target)) for source, target in encoded])
+        return as_given(sources, [align(self._trace(source, target)) for source, target in encoded])
 
     def _encoded(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
@@ -255,19 +262,19 @@ class Translator(EvaluatesTranslations, Looked, Opened):
         """The best translations of a text, best first."""
         return self.translate([self._text(inputs)], n_best=count)[0]
 
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text and a translation of it (or its tokens); without one, its own."""
         text = self._text(inputs)
         (source,) = self.source.encode([text])
         if not source:
             raise RegardError("there is nothing to look at in an empty text")
-        if said is None:
-            said = self.translate([text])[0][0].tokens
-        target = self.target.encode([said])[0] if isinstance(said, str) else said
-        return self._reading(source, target)
+        if target is None:
+            target = self.translate([text])[0][0].tokens
+        target = self.target.encode([target])[0] if isinstance(target, str) else target
+        return self._trace(source, target)
 
     @torch.no_grad()
-    def grow(self, inputs: Inputs) -> Iterator[Grown]:
+    def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
         """The most probable next token, one after the other: the translation as it grows."""
         source = self._fitting(self.source.encode([self._text(inputs)])[0])
         if not source:
@@ -279,21 +286,25 @@ class Translator(EvaluatesTranslations, Looked, Opened):
             tokens.append(int(logits_BV.argmax()))
             if tokens[-1] == END:
                 break
-            yield Grown(self.target.decode([tokens])[0], seen)
+            yield PartialOutput(self.target.decode([tokens])[0], seen)
 
-    def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
-        read, written, said = [*source, END], [BEGIN, *target], [*target, END]
+    def _trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
+        read, written, predicted = [*source, END], [BEGIN, *target], [*target, END]
         streams = {"source": _stream(self.source, read), "target": _stream(self.target, written)}
         inputs = tuple(torch.tensor([tokens], device=self.device) for tokens in (read, written))
-        spoken = _stream(self.target, said)
-        return Reading(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
+        spoken = _stream(self.target, predicted)
+        return Trace(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
 
     @overload
     def score(self, sources: str, targets: str) -> float: ...  # type: ignore[overload-overlap]
     @overload
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = TOKENS) -> list[float]: ...
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS
+    ) -> list[float]: ...
 
-    def score(self, sources: str | Sequence[str], targets: str | Sequence[str], batch_tokens: int = TOKENS) -> Any:
+    def score(
+        self, sources: str | Sequence[str], targets: str | Sequence[str], batch_tokens: int = BATCH_TOKENS
+    ) -> Any:
         """The log-probability of each target, given its source."""
         return as_given(sources, self._score(self._encoded(sources, targets), batch_tokens))
 
@@ -305,7 +316,7 @@ class Translator(EvaluatesTranslations, Looked, Opened):
             batch = pair_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
             logits_BTV = self.model(*batch.inputs)
             logs_BT = logits_BTV.log_softmax(-1).gather(2, batch.next_BT[:, :, None])[:, :, 0]
-            sums_B = logs_BT.masked_fill(batch.next_BT == PAD, 0.0).sum(1)
+            sums_B = logs_BT.masked_fill(batch.next_BT == PAD_ID, 0.0).sum(1)
             for i, score in zip(indices, sums_B.tolist(), strict=True):
                 scores[i] = score
         return scores
@@ -321,12 +332,12 @@ class TranslationTask(Task):
 
     def __init__(self, setup: Setup) -> None:
         data = setup.data
-        self.longest, self.smoothing = data.longest, setup.train.smoothing
+        self.max_length, self.label_smoothing = data.max_length, setup.train.label_smoothing
         parts, valid_parts = data.parts(), data.valid_parts()
         setup.claim(*(part.key for part in (*parts, *valid_parts)))
 
-        def side(number: int) -> Examples:
-            return Examples(lambda: (pair[number] for part in parts for pair in part.read()))
+        def side(number: int) -> CodecExamples:
+            return CodecExamples(lambda: (pair[number] for part in parts for pair in part.read()))
 
         self.codecs = setup.codecs(source=side(0), target=side(1))
         self.source, self.target = self.codecs["source"], self.codecs["target"]
@@ -336,7 +347,7 @@ class TranslationTask(Task):
             raise RegardError("there are no sentence pairs to validate with; give some with data.valid")
         self.batches, self.valid = setup.batches(Pairs(corpora, setup.seed), Pairs(valid, seed=0))
         read = chain.from_iterable(part.read() for part in valid_parts)
-        kept = chunks(read, self.source, self.target, self.longest)
+        kept = chunks(read, self.source, self.target, self.max_length)
         self.valid_pairs = list(islice(chain.from_iterable(chunk.texts for chunk in kept), BLEU_SENTENCES))
         # a tokenizer may have found fewer tokens than it was asked for
         source_size = None if self.source is self.target else self.source.vocab_size
@@ -347,13 +358,13 @@ class TranslationTask(Task):
         """A translator."""
         return Translator(model, **codecs)
 
-    def _corpus(self, part: Part, what: str, setup: Setup) -> Corpus:
-        corpus = encoded(part.read, part.key, self.source, self.target, self.longest, cache())
+    def _corpus(self, part: PairSource, what: str, setup: Setup) -> Corpus:
+        corpus = encoded(part.read, part.key, self.source, self.target, self.max_length, cache())
         about = corpus.about
         setup.count(
             what,
             f"{about.kept:,} pairs; dropped {about.empty:,} with an empty side "
-            f"and {about.long:,} with more than {self.longest} tokens",
+            f"and {about.long:,} with more than {self.max_length} tokens",
             pairs=what,
             **dataclasses.asdict(about),
         )
@@ -361,14 +372,14 @@ class TranslationTask(Task):
 
     def units(self, batch: PairBatch) -> dict[str, int]:
         """Real target tokens."""
-        return {"tokens": int((batch.next_BT != PAD).sum())}
+        return {"tokens": int((batch.next_BT != PAD_ID).sum())}
 
-    def loss(self, model: Any, batch: PairBatch) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: PairBatch) -> dict[str, SummedLoss]:
         """Of each target token, smoothed; told without smoothing."""
-        smooth, plain, _ = loss(model, batch, self.smoothing)
-        return {"tokens": Summed(smooth, {"loss": plain})}
+        smooth, plain, _ = loss(model, batch, self.label_smoothing)
+        return {"tokens": SummedLoss(smooth, {"loss": plain})}
 
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The loss of all validation pairs, and scores of greedy search on some of them."""
         translator = self.open(model, self.codecs)
         mean = means(self, model, self.valid.epoch(0))["loss"]
@@ -386,11 +397,11 @@ class TranslationTask(Task):
         return listed(title, values) + [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()]
 
 
-def _stream(tokenizer: Tokenizer, tokens: Sequence[int]) -> Stream:
+def _stream(tokenizer: SubwordTokenizer, tokens: Sequence[int]) -> Stream:
     (text,) = tokenizer.decode([tokens])
     return text_stream(tokens, tokenizer.pieces(tokens), TextLayout(tuple(tokenizer.words(tokens)), _words(text)))
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a text, parted as `Tokenizer.words` parts them: not by a space that is none in ASCII."""
+    """The words of a text, parted as `SubwordTokenizer.words` parts them: not by a space that is none in ASCII."""
     return tuple(word.decode() for word in text.encode().split())

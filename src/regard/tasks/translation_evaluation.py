@@ -19,9 +19,10 @@ from regard.tasks.texts import one_line
 class TranslationSettings(Config):
     """How a test set is translated and scored."""
 
+    renamed: ClassVar = {"penalty": "length_penalty"}
     beam: Positive = 4
     """Translations followed at a time; 1 is greedy search."""
-    penalty: Annotated[float, Field(ge=0)] = 1.0
+    length_penalty: Annotated[float, Field(ge=0)] = 1.0
     """Above 1, longer translations are preferred; below it, shorter ones."""
     lowercase: bool = False
     """Compare in lower case, as some papers do."""
@@ -37,7 +38,7 @@ class EvaluatesTranslations:
         """The scores of the best translation of each line of `source` against that line of `reference`."""
         tests = list(pairs(*self.evaluated_with.paths(files)))
         texts = [text for text, _ in tests]
-        found = self.translate(texts, beam=settings.beam, penalty=settings.penalty, scores=False)
+        found = self.translate(texts, beam=settings.beam, length_penalty=settings.length_penalty, scores=False)
         best = [translations[0].text for translations in found]
         scores = bleu.score(best, [text for _, text in tests], lowercase=settings.lowercase)
         lines = [

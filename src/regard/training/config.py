@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,46 +15,62 @@ Number = Annotated[float, Field(gt=0)]
 class TrainConfig(Config):
     """How to train. Training ends when the first of its budgets is used up, with the learning rate at zero."""
 
+    renamed: ClassVar = {
+        "average": "ema",
+        "average_last": "average_checkpoints",
+        "smoothing": "label_smoothing",
+        "clip": "clip_norm",
+        "validate": "validate_every",
+        "checkpoint": "checkpoint_every",
+    }
     steps: Positive | None = None
+    """Budget: maximum number of optimizer steps."""
     epochs: Positive | None = None
+    """Budget: maximum number of passes over the training data."""
     minutes: Number | None = None
+    """Budget: maximum training time in minutes."""
     batch_tokens: Positive = 4096
-    """The most tokens of a batch on either side, padding included."""
+    """Batch size limit in tokens, per side (source or target), padding included."""
     batch_size: Positive | None = None
-    """The most examples of a batch; without it, as many as `batch_tokens` has room for."""
+    """Batch size limit in examples; without it, as many as `batch_tokens` has room for."""
     accumulate: Positive = 1
-    """Batches that make one step."""
+    """Gradient accumulation: number of batches per optimizer step."""
     learning_rate: Number = 1e-3
+    """Peak learning rate of the optimizer (AdamW)."""
     warmup: Natural = 500
-    """Steps in which the learning rate rises to its full height."""
+    """Learning rate warmup: number of steps in which it rises linearly from zero to its peak."""
     schedule: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "inverse_sqrt"
-    """What it does then."""
+    """Learning rate schedule after the warmup."""
     cooldown: Rate = 0.2
-    """Share of the budget at the end in which it falls to zero, whatever the schedule."""
+    """Learning rate cooldown: share of the budget at the end in which it falls to zero, whatever the schedule."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Weight decay of AdamW, applied to weight matrices only."""
     beta2: Rate = 0.98
-    """How long Adam remembers the size of gradients."""
-    smoothing: Rate = 0.1
+    """Adam's second beta: decay rate of the moving average of squared gradients."""
+    label_smoothing: Rate = 0.1
     """Label smoothing: this share of each target is spread over the whole vocabulary."""
-    clip: Number = 1.0
-    """Longest gradient of a step."""
-    average: Rate = 0.999
-    """The model that is kept is a moving average of the weights that keeps this share at each step; 0: no average."""
-    average_last: Natural = 0
-    """At the end, the mean weights of so many last checkpoints are tried, too, and kept if they are better."""
-    validate: Positive = 500
-    """Steps from one validation to the next."""
+    clip_norm: Number = 1.0
+    """Gradient clipping: maximum norm of the gradient of a step."""
+    ema: Rate = 0.999
+    """Decay rate of the exponential moving average (EMA) of the weights, which is the model that is kept; 0: no
+    average."""
+    average_checkpoints: Natural = 0
+    """Checkpoint averaging: at the end, the mean weights of this many last checkpoints are validated, too, and kept if
+    they are better."""
+    validate_every: Positive = 500
+    """Validation interval in steps."""
     patience: Positive | None = None
-    """Validations without a better result after which training ends early."""
-    checkpoint: Positive = 500
-    """Steps from one checkpoint to the next."""
+    """Early stopping: number of validations without improvement after which training ends."""
+    checkpoint_every: Positive = 500
+    """Checkpoint interval in steps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What matrix products are computed in; auto: bfloat16 on a graphics card that has it, or else float32."""
+    """Mixed precision: data type of matrix products; auto: bfloat16 on a GPU that has it, else float32."""
     recompute: bool = False
-    """Less memory for more time: layers run again in the backward pass, instead of keeping all that they computed."""
+    """Gradient checkpointing (activation recomputation): less memory for more time. Layers run again in the backward
+    pass."""
     shard: bool = False
-    """With several processes, each trains a part of the weights only (FSDP), for models that are too large for one; the
-    first also keeps a whole copy on the CPU, to validate with."""
+    """Fully sharded data parallel (FSDP): with several processes, each trains a part of the weights only. The first
+    also keeps a whole copy on the CPU, to validate with."""
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""

@@ -13,7 +13,7 @@ import torch
 
 from regard.folders import cache
 from regard.training import machine
-from regard.training.products import best_time, limit
+from regard.training.flops import best_time, limit
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN = ("dev", "bench", "all")  # extras for work on Regard, and the one that holds all others
@@ -59,8 +59,9 @@ def _machine() -> Iterator[Finding]:
     yield Finding("threads", f"{chosen} ({why})", numbers, remedy)
 
     free, whole = machine.free_memory(), machine.memory()
-    remedy = "training may not fit; end other programs, or set train.recompute=true" if free < LITTLE else None
-    yield Finding("memory", f"{free / 1e9:.1f} GB free of {whole / 1e9:.1f}", {"free": free, "whole": whole}, remedy)
+    remedy = "training may not fit; end other programs, or set train.recompute=true" if 0 < free < LITTLE else None
+    text = f"{free / 1e9:.1f} GB free of {whole / 1e9:.1f}" if whole else "not known on this system"
+    yield Finding("memory", text, {"free": free, "whole": whole}, remedy)
 
     speeds = {}
     for threads in sorted({1, chosen}):

@@ -13,28 +13,29 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from regard.blocks.costs import collect
 from regard.data.batches import Batch, Position
 from regard.errors import RegardError
 from regard.folders import write_tensors
-from regard.memory import keep_memory, peak
+from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
 from regard.store.runs import claim
 from regard.training.config import TrainConfig
 from regard.training.device import Device
 from regard.training.distributed import Group
+from regard.training.flops import limit
 from regard.training.interrupt import Interrupted, Interrupts
 from regard.training.machine import threads
-from regard.training.meter import Forecast, Meter, forecast, look_back
 from regard.training.optimizer import gradient, make_optimizer
-from regard.training.products import limit
 from regard.training.recompute import recompute
 from regard.training.report import Report
 from regard.training.schedule import learning_rate
 from regard.training.setup import Job, Setup
-from regard.training.state import State
-from regard.training.task import Summed, Tally, Task
+from regard.training.state import TrainingState
+from regard.training.task import SummedLoss, Tally, Task
+from regard.training.throughput import Forecast, Throughput, forecast, look_back
 
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
@@ -57,17 +58,17 @@ class Training:
         self.batches, self.counts = self.task.batches, setup.counts
         # a model that validates, with whatever weights are to be judged
         # one that is too large for a process is judged where there is room
-        self.judge_device = torch.device("cpu") if self.config.shard else self.device.torch
-        self.judge = self.task.config.build().to(self.judge_device) if self.group.is_first else None
+        self.validation_device = torch.device("cpu") if self.config.shard else self.device.torch
+        self.validation_model = self.task.config.build().to(self.validation_device) if self.group.is_first else None
         torch.manual_seed(job.seed)
         self.model = self.task.config.build()
-        longest = max(batches.examples.longest for batches in (self.batches, self.task.valid))
-        if self.model.limit is not None and longest > self.model.limit:
-            remedy = "lower data.longest" + (
+        max_length = max(batches.examples.max_length for batches in (self.batches, self.task.valid))
+        if self.model.limit is not None and max_length > self.model.limit:
+            remedy = "lower data.max_length" + (
                 ", or raise model.context" if hasattr(job.model, "context") and not job.start else ""
             )
             raise RegardError(
-                f"a text of {longest} tokens, its end included, is more than the model can take, {self.model.limit}; "
+                f"a text has {max_length} tokens, end token included, more than the model takes, {self.model.limit}; "
                 f"{remedy}"
             )
         if job.start:
@@ -79,10 +80,10 @@ class Training:
         else:
             self.model.to(self.device.torch)
         self.parameters = dict(self.model.named_parameters())
-        self.average = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.average else {}
+        self.ema = {name: p.detach().clone() for name, p in self.parameters.items()} if self.config.ema else {}
         self.optimizer = make_optimizer(self.parameters.values(), self.config)
-        self.state = State()
-        self.meter = Meter(limit(self.device.torch, self.device.dtype))
+        self.state = TrainingState()
+        self.throughput = Throughput(limit(self.device.torch, self.device.dtype))
         self._clock = time.perf_counter()
         self._recent, self._recent_seconds = Tally(), 0.0
         """Of the steps since the last line of the log."""
@@ -95,7 +96,7 @@ class Training:
 
     def _tensors(self) -> dict[str, Tensor]:
         result = {f"model.{name}": tensor for name, tensor in models.tensors(self.model).items()}
-        result |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+        result |= {f"average.{name}": tensor for name, tensor in self.ema.items()}
         for name, parameter in self.parameters.items():
             for key, value in self.optimizer.state[parameter].items():
                 result[f"optimizer.{key}.{name}"] = value
@@ -103,7 +104,7 @@ class Training:
 
     def save(self) -> None:
         """Writes a checkpoint."""
-        with self.meter.timing("checkpoint"):
+        with self.throughput.timing("checkpoint"):
             self._save()
 
     def _save(self) -> None:
@@ -116,7 +117,9 @@ class Training:
         tensors = self.group.whole(self._tensors())
         if self.group.is_first:
             state = dataclasses.asdict(self.state)
-            checkpoint.save(self.run, self.state.step, {**tensors, **random}, state, max(2, self.config.average_last))
+            checkpoint.save(
+                self.run, self.state.step, {**tensors, **random}, state, max(2, self.config.average_checkpoints)
+            )
         self.group.wait()
 
     def _resume(self) -> None:
@@ -127,11 +130,11 @@ class Training:
                 raise RegardError(
                     f"{self.run}: its checkpoints lack {missing[0]}; they are of another version of Regard"
                 )
-            self.state = State(**state)
+            self.state = TrainingState(**state)
             self.batches.position = Position(self.state.epoch, self.state.batch)
             for name, own in models.tensors(self.model).items():
                 self.group.put(tensors[f"model.{name}"], own)
-            for name, own in self.average.items():
+            for name, own in self.ema.items():
                 self.group.put(tensors[f"average.{name}"], own)
             for name, parameter in self.parameters.items():
                 moments = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
@@ -186,13 +189,13 @@ class Training:
             with self._interrupts.remembered():
                 while not self.is_over:
                     self.advance()
-                    if self.is_over or self.state.step % self.config.validate == 0:
+                    if self.is_over or self.state.step % self.config.validate_every == 0:
                         self.validate()
-                    if self.is_over or self._stopped_by or self.state.step % self.config.checkpoint == 0:
+                    if self.is_over or self._stopped_by or self.state.step % self.config.checkpoint_every == 0:
                         self.save()
                     if self._stopped_by and not self.is_over:
                         raise Interrupted(self._stopped_by, self.state.step)
-            if self.group.is_first and self.meter.steps:
+            if self.group.is_first and self.throughput.steps:
                 self._look_back()
         finally:
             self.report.close()
@@ -200,7 +203,7 @@ class Training:
         if self.group.is_first:
             self._write_model(self.run / "last", weights, {})
             self._draw_curves()
-        if self.config.average_last:
+        if self.config.average_checkpoints:
             self._try_mean_of_last()
         self.group.wait()
         return self.run / "model"
@@ -209,14 +212,14 @@ class Training:
         """Keeps the mean weights of the last checkpoints, if they are better than the best so far."""
         best = self.state.best
         if self.group.is_first:
-            weights = checkpoint.mean(self.run, self.config.average_last, "model.", self.report.say)
+            weights = checkpoint.mean(self.run, self.config.average_checkpoints, "model.", self.report.say)
             values = self._validation_values(weights)
-            worth = self.task.worth(values)
-            verdict = "kept" if worth < best else "not better than the best so far"
+            selection_loss = self.task.selection_loss(values)
+            verdict = "kept" if selection_loss < best else "not better than the best so far"
             self.report.say(f"mean of the last checkpoints: {self.task.describe(values)}, {verdict}")
-            if worth < best:
+            if selection_loss < best:
                 self._write_model(self.run / "model", weights, values)
-                self.state.best = worth
+                self.state.best = selection_loss
         (self.state.best,) = self.group.from_first([self.state.best])
         if self.state.best < best:
             self.save()  # so that a longer run knows what it has to better
@@ -234,7 +237,7 @@ class Training:
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
         count = self.config.accumulate
-        tally = self.meter.step(lambda: self.step([next(self.batches) for _ in range(count)], rate))
+        tally = self.throughput.step(lambda: self.step([next(self.batches) for _ in range(count)], rate))
         self._tick()
         self.state.step += 1
         self.state.epoch, self.state.batch = self.batches.position.epoch, self.batches.position.batch
@@ -244,7 +247,7 @@ class Training:
         self._recent_seconds += self._clock - start
         values = self._recent.means()
         values["tokens_per_second"] = self._recent.counts["tokens"] / self._recent_seconds
-        values["utilisation"] = self.meter.utilisation(values["tokens_per_second"])
+        values["utilisation"] = self.throughput.utilisation(values["tokens_per_second"])
         self.report.step(
             self.progress,
             f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
@@ -254,7 +257,7 @@ class Training:
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values, peak_memory=peak(self.device.torch))
             self._recent, self._recent_seconds = Tally(), 0.0
-        if self.meter.steps == PREDICTED_AFTER:
+        if self.throughput.steps == PREDICTED_AFTER:
             self._predict()
 
     def _predict(self) -> None:
@@ -271,11 +274,11 @@ class Training:
 
     def forecast(self, config: TrainConfig) -> Forecast:
         """What a whole run with these budgets takes at the pace so far."""
-        step = self.meter.seconds("step")
+        step = self.throughput.seconds("step")
         # of what a step does with a batch, validation leaves out the backward pass, which is two thirds of it
         guess = step / config.accumulate / 3 * len(self.task.valid.plan(0))
-        validation = self.meter.seconds("validation") or guess
-        return forecast(config, self.steps_per_epoch, step, validation, self.meter.seconds("checkpoint"))
+        validation = self.throughput.seconds("validation") or guess
+        return forecast(config, self.steps_per_epoch, step, validation, self.throughput.seconds("checkpoint"))
 
     def _look_back(self) -> None:
         """Says what the run took, and how far off the prediction was."""
@@ -309,7 +312,7 @@ class Training:
                 # an example that only stands in for a share has no loss, so no cost either
                 own = cost * (self.group.rank < len(whole))
                 loss = loss + own / max(1, tally.counts["tokens"])
-                tally.add({"tokens": Summed(own, {name: own.detach()})})
+                tally.add({"tokens": SummedLoss(own, {name: own.detach()})})
             if not torch.isfinite(loss):
                 self._stop_for_nan([batch], "loss")
             loss.backward()
@@ -323,17 +326,17 @@ class Training:
         size = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if not math.isfinite(size):
             self._stop_for_nan(batches, "gradient")
-        if size > self.config.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.config.clip, norm)
+        if size > self.config.clip_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.config.clip_norm, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if self.average:
+        if self.ema:
             # in the first steps a shorter memory, so that the random beginning is soon forgotten
-            keep = min(self.config.average, (1 + self.state.step) / (10 + self.state.step))
-            with torch.no_grad():
-                torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - keep)
+            keep = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
+            update = get_ema_multi_avg_fn(keep)
+            update(list(self.ema.values()), list(self.parameters.values()), None)
         return tally
 
     def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
@@ -348,22 +351,22 @@ class Training:
 
     def _weights(self) -> dict[str, Tensor]:
         """The weights that count: averaged ones, if there is an average."""
-        return self.group.whole({**models.tensors(self.model), **self.average})
+        return self.group.whole({**models.tensors(self.model), **self.ema})
 
     def validate(self) -> None:
         """Judges the weights on the validation data; the best model so far is kept."""
         weights = self._weights()
         if self.group.is_first:
-            with self.meter.timing("validation"):
+            with self.throughput.timing("validation"):
                 self._validate(weights)
         self.state.best, stale = self.group.from_first([self.state.best, self.state.stale])
         self.state.stale = int(stale)
 
     def _validate(self, weights: Mapping[str, Tensor]) -> None:
         values = self._validation_values(weights)
-        worth = self.task.worth(values)
-        if worth < self.state.best:
-            self.state.best, self.state.stale = worth, 0
+        selection_loss = self.task.selection_loss(values)
+        if selection_loss < self.state.best:
+            self.state.best, self.state.stale = selection_loss, 0
             self._write_model(self.run / "model", weights, values)
         else:
             self.state.stale += 1
@@ -376,9 +379,9 @@ class Training:
 
     @torch.no_grad()
     def _validation_values(self, weights: Mapping[str, Tensor]) -> dict[str, float]:
-        assert self.judge is not None
-        models.load_tensors(self.judge, weights, "weights to validate")
-        return self.task.judge(self.judge.eval())
+        assert self.validation_model is not None
+        models.load_tensors(self.validation_model, weights, "weights to validate")
+        return self.task.validate(self.validation_model.eval())
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
         lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]

@@ -40,14 +40,16 @@ def quota() -> float | None:
 
 
 def memory() -> int:
-    """The bytes of memory of the machine, or what a container allows of them."""
+    """The bytes of memory of the machine, or what a container allows of them; 0: not known, as on Windows."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return 0
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = [*_settings("memory", "memory.max"), *_settings("memory", "memory.limit_in_bytes")]
     return min([whole, *(int(limit) for limit in found if limit != "max")])
 
 
 def free_memory() -> int:
-    """The bytes of memory that are free or can be freed at once."""
+    """The bytes of memory that are free or can be freed at once; 0: not known."""
     path = Path("/proc/meminfo")
     lines = path.read_text().splitlines() if path.exists() else []
     kilobytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]

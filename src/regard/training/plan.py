@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.memory import peak
+from regard.process_memory import peak
 from regard.store import checkpoint
 from regard.training.loop import Training
-from regard.training.meter import WARM_UP
 from regard.training.report import Report
 from regard.training.setup import Job
+from regard.training.throughput import WARM_UP
 
 
 @dataclass(frozen=True)
@@ -51,25 +51,25 @@ def probe(job: Job, minutes: float, seconds: float) -> Plan:
         training = Training(dataclasses.replace(job, run=run), Report(Console(quiet=True)))
         try:
             end = time.perf_counter() + seconds
-            while time.perf_counter() < end or training.meter.steps <= WARM_UP:
+            while time.perf_counter() < end or training.throughput.steps <= WARM_UP:
                 training.advance()
             training.validate()
             training.save()
         finally:
             training.report.close()
         size = sum(path.stat().st_size for path in checkpoint.every(run)[-1].iterdir())
-    meter = training.meter
-    step, tokens_per_step = meter.seconds("step"), meter.tokens / meter.steps
+    throughput = training.throughput
+    step, tokens_per_step = throughput.seconds("step"), throughput.tokens / throughput.steps
     whole = training.forecast(job.train)
     fitting = training.forecast(dataclasses.replace(job.train, steps=None, epochs=None, minutes=minutes))
     return Plan(
         parameters=sum(parameter.numel() for parameter in training.parameters.values()),
-        flops_per_step=meter.flops_per_token * tokens_per_step,
-        limit=meter.limit,
-        utilisation=meter.utilisation(tokens_per_step / step),
+        flops_per_step=throughput.flops_per_token * tokens_per_step,
+        limit=throughput.limit,
+        utilisation=throughput.utilisation(tokens_per_step / step),
         tokens_per_second=tokens_per_step / step,
         seconds_per_step=step,
-        seconds_per_validation=meter.seconds("validation"),
+        seconds_per_validation=throughput.seconds("validation"),
         steps_per_epoch=training.steps_per_epoch,
         steps=whole.steps,
         seconds=whole.seconds,

@@ -10,10 +10,10 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
 from regard.blocks.repeated import layers
+from regard.blocks.torch_private import without_dispatch_modes
 
 
 def recompute(model: nn.Module) -> None:
@@ -33,7 +33,7 @@ def _again(layer: nn.Module) -> Iterator[None]:
     kept = [(buffer, buffer.clone()) for buffer in layer.buffers()]
     try:
         # a second time is no work that the model asks for, so that it does not count as such
-        with _disable_current_modes():
+        with without_dispatch_modes():
             yield
     finally:
         # the running means of batch norm have seen this batch already

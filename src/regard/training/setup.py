@@ -12,12 +12,12 @@ from regard.codecs.interface import CodecConfig, Say
 from regard.config import Config
 from regard.data.batches import Batches
 from regard.folders import verify, write_whole
-from regard.store.runs import CODECS, claim_text
+from regard.store.runs import CODECS, check_data
 from regard.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialModel:
     """A model that training begins with."""
 
     fingerprint: str
@@ -45,7 +45,7 @@ class Job:
     """By role."""
     prepare: "Callable[[Setup], Any]"
     """Makes the task, with its data read."""
-    start: Start | None
+    start: InitialModel | None
 
 
 @dataclass
@@ -78,15 +78,15 @@ class Setup:
         return self.job.seed
 
     @property
-    def has_start(self) -> bool:
+    def has_initial_model(self) -> bool:
         """Whether training begins with a model that is there already."""
         return self.job.start is not None
 
     def claim(self, *keys: str) -> None:
         """Makes sure that the run resumes with the data it began with; the keys are hashes of all it depends on."""
-        claim_text(self.job.run, [*keys, *([self.job.start.fingerprint] if self.job.start else [])])
+        check_data(self.job.run, [*keys, *([self.job.start.fingerprint] if self.job.start else [])])
 
-    def codecs(self, **examples: codecs_.Examples) -> dict[str, Any]:
+    def codecs(self, **examples: codecs_.CodecExamples) -> dict[str, Any]:
         """The codecs by role: those of the run, or of the model it begins with, or made from examples of each role."""
         folder, configs = self.job.run / CODECS, self.job.codecs
         if folder.exists():
@@ -98,7 +98,7 @@ class Setup:
         write_whole(folder, lambda aside: codecs_.save(aside, made))
         return made
 
-    def _made(self, examples: Mapping[str, codecs_.Examples]) -> dict[str, Any]:
+    def _made(self, examples: Mapping[str, codecs_.CodecExamples]) -> dict[str, Any]:
         slots: dict[str, list[str]] = {}
         for role, config in self.job.codecs.items():
             slots.setdefault(config.codec.slot, []).append(role)
@@ -109,12 +109,12 @@ class Setup:
 
     def fitted(self, **sizes: Any) -> Any:
         """The model's config with what codecs and data really have; a model to begin with has its own."""
-        return self.model if self.has_start else replace(self.model, **sizes)
+        return self.model if self.has_initial_model else replace(self.model, **sizes)
 
-    def longest(self, asked: int) -> int:
+    def max_length(self, asked: int) -> int:
         """The most tokens of an example: as many as are asked for, as far as a model to begin with can take them."""
         context = getattr(self.model, "context", None)
-        return min(asked, context) if self.has_start and context is not None else asked
+        return min(asked, context) if self.has_initial_model and context is not None else asked
 
     def count(self, what: str, text: str, /, **counts: Any) -> None:
         """Tells what became of a part of the data, such as "training"."""

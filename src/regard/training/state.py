@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class State:
+class TrainingState:
     """Where training is. With the tensors, all that a checkpoint holds."""
 
     step: int = 0

@@ -12,11 +12,11 @@ from regard.config import Config
 from regard.data.batches import Batch, Batches
 
 
-class Summed(NamedTuple):
+class SummedLoss(NamedTuple):
     """A loss to train on, summed over the things of one sort in a batch, and beside it sums to tell of."""
 
     loss: Tensor
-    told: Mapping[str, Tensor]
+    metrics: Mapping[str, Tensor]
 
 
 class Curve(NamedTuple):
@@ -62,15 +62,15 @@ class Task(ABC):
         """How many things of each sort are in a batch; losses are means over them. One sort is "tokens"."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Any) -> dict[str, Summed]:
+    def loss(self, model: Any, batch: Any) -> dict[str, SummedLoss]:
         """The loss by the sort of things that it is a mean over; "loss" among what is told adds up."""
 
     @abstractmethod
-    def judge(self, model: Any) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:
         """How good a model is, on data that it does not train on."""
 
-    def worth(self, values: Mapping[str, float]) -> float:
-        """What `judge` found as one number; the lower the better. Unless a task says otherwise, the loss decides."""
+    def selection_loss(self, values: Mapping[str, float]) -> float:
+        """What `validate` found as one number; the lower the better. Unless a task says otherwise, the loss decides."""
         return values["valid_loss"]
 
     @abstractmethod
@@ -95,10 +95,10 @@ class Tally:
         self.sums: dict[tuple[str, str], float] = defaultdict(float)
         """By what is told and the sort of things that it is a mean over."""
 
-    def add(self, parts: Mapping[str, Summed]) -> None:
+    def add(self, parts: Mapping[str, SummedLoss]) -> None:
         """Takes in what is told of a batch."""
         for unit, summed in parts.items():
-            for name, value in summed.told.items():
+            for name, value in summed.metrics.items():
                 self.sums[name, unit] += float(value)
 
     def merge(self, other: "Tally") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from regard.explain.media import text
-from regard.explain.reading import Stream
+from regard.explain.trace import Stream
 
 
 class Medium(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.explain.reading import Stream
+from regard.explain.trace import Stream
 
 EXAMPLE = "We are eating bread."
 

@@ -1,38 +1,56 @@
 // Asking the model. Every answer depends on its question alone, so answers are kept, and a view can be saved with them.
 
+/** @type {Saved | null} */
 const saved = JSON.parse(document.getElementById("saved")?.textContent ?? "null");
+/** @type {Map<string, Promise<any>>} */
 const kept = new Map();
 const KEPT = 100;
+/** @type {Map<string, [verb: string, args: object]>} */
 let noted = new Map();
 
 export const isSaved = saved !== null;
 export const savedAddress = saved?.address;
 
-/** The answer to a question: plain data, or { shape, values } for many numbers. */
-export function ask(verb, args = {}) {
+/**
+ * The answer to a question: plain data, or { shape, values } for many numbers.
+ *
+ * @template {keyof Verbs} V
+ * @param {V} verb
+ * @param {Verbs[V]["args"]} args
+ * @returns {Promise<Verbs[V]["answer"]>}
+ */
+export function ask(verb, args) {
   const key = canonical([verb, args]);
   noted.set(key, [verb, args]);
-  if (!kept.has(key)) {
-    const answer = isSaved ? recall(key) : post(verb, args).then(unpack);
+  const known = kept.get(key);
+  if (known === undefined) {
+    const answer = saved ? recall(saved, key) : post(verb, args).then(unpack);
     kept.set(key, answer);
     answer.catch(() => kept.delete(key) && noted.delete(key)); // so that it can be asked again
-    if (kept.size > KEPT) kept.delete(kept.keys().next().value); // the oldest
+    const [oldest] = kept.keys();
+    if (kept.size > KEPT) kept.delete(oldest);
     return answer;
   }
-  return kept.get(key);
+  return known;
 }
 
-/** Calls back with the output as it grows and what its last token looked at, as long as the answer is true. */
-export async function grow(inputs, show) {
+/**
+ * Calls back with the output as it grows and what its last token looked at, as long as the answer is true.
+ *
+ * @param {Inputs} inputs
+ * @param {(growing: Growing) => boolean} show
+ */
+export async function generate(inputs, show) {
   if (isSaved) return;
-  const response = await post("grow", { inputs });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const response = await post("generate", { inputs });
+  const body = /** @type {ReadableStream} */ (response.body);
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
     const lines = (rest + value).split("\n");
-    rest = lines.pop();
+    rest = lines.pop() ?? "";
     if (!lines.every((line) => show(JSON.parse(line)))) return void reader.cancel();
   }
 }
@@ -51,11 +69,19 @@ export async function settled() {
   }
 }
 
-/** One HTML file with this view and all the answers in it. */
+/**
+ * One HTML file with this view and all the answers in it.
+ *
+ * @param {string} address
+ */
 export async function page(address) {
   return (await post("page", { address, asked: [...noted.values()] })).blob();
 }
 
+/**
+ * @param {string} verb
+ * @param {object} args
+ */
 async function post(verb, args) {
   let response;
   try {
@@ -70,13 +96,18 @@ async function post(verb, args) {
   return response;
 }
 
+/** @param {Response} response */
 async function unpack(response) {
   const shape = response.headers.get("x-shape");
   if (shape === null) return response.json();
   return { shape: shape.split(",").map(Number), values: floats(await response.arrayBuffer()) };
 }
 
-async function recall(key) {
+/**
+ * @param {Saved} saved
+ * @param {string} key
+ */
+async function recall(saved, key) {
   const answer = saved.answers[key];
   if (answer === undefined) throw new Error("This page was saved without that; run regard explore to see it.");
   if (answer.half === undefined) return answer.json;
@@ -84,7 +115,11 @@ async function recall(key) {
   return { shape: answer.shape, values: floats(bytes.buffer) };
 }
 
-/** Half precision to numbers: a sign, five bits of exponent, ten of fraction. */
+/**
+ * Half precision to numbers: a sign, five bits of exponent, ten of fraction.
+ *
+ * @param {ArrayBuffer} buffer
+ */
 export function floats(buffer) {
   const view = new DataView(buffer);
   return Float32Array.from({ length: buffer.byteLength / 2 }, (_, i) => {
@@ -98,9 +133,14 @@ export function floats(buffer) {
   });
 }
 
+/**
+ * @param {unknown} value
+ * @returns {string}
+ */
 function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);
-  const entries = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`);
+  const fields = /** @type {Record<string, unknown>} */ (value);
+  const entries = Object.keys(fields).sort().map((key) => `${JSON.stringify(key)}:${canonical(fields[key])}`);
   return `{${entries.join(",")}}`;
 }

@@ -10,6 +10,7 @@ import * as translate from "regard/translate.js";
 import * as walk from "regard/walk.js";
 import * as whatif from "regard/whatif.js";
 
+/** @type {Record<string, [title: string, module: {draw: (context: Context) => Promise<Child[]>}]>} */
 const VIEWS = {
   translate: ["Translate and align", translate],
   heads: ["Heads", heads],
@@ -18,44 +19,67 @@ const VIEWS = {
   positions: ["Positions", positions],
   matter: ["Which heads matter", matter],
 };
+/** @type {Record<string, number | undefined>} */
+const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 const FIRST = { view: "translate" };
 const LARGE = ["view", "target", "part", "key"]; // as with inputs, the browser's way back leads to what was before them
 const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong to the inputs
 
-const [main, tabs, status] = ["main", "tabs", "status"].map((id) => document.getElementById(id));
-const form = document.getElementById("sentence");
-const save = document.getElementById("save");
+const [main, tabs, status, about] = ["main", "tabs", "status", "about"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
+const form = /** @type {HTMLFormElement} */ (document.getElementById("sentence"));
+const output = /** @type {HTMLInputElement} */ (document.getElementById("target"));
+const save = /** @type {HTMLButtonElement} */ (document.getElementById("save"));
 let state = read();
-let fields = null; // one for each role of the model's inputs
+/** @type {Record<string, HTMLTextAreaElement>} */
+let fields = {}; // one for each role of the model's inputs; none before the model has answered
+/** @type {string | null} */
 let filled = null;
 let turn = 0;
 let isLive = false; // a model that writes nothing answers while one types
 let continues = false; // to a model that goes on with a text, a space or a line break at its end is part of it
-let typing = null;
+/** @type {number | undefined} */
+let typing;
 
-/** What the address says. */
+/**
+ * What the address says.
+ *
+ * @returns {State}
+ */
 function read() {
   const address = (location.hash.includes("=") ? location.hash : (savedAddress ?? "")).replace(/^#/, "");
   return { ...FIRST, ...Object.fromEntries(new URLSearchParams(address)) };
 }
 
-/** Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows. */
+/**
+ * Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows.
+ *
+ * @type {Go}
+ */
 function go(given) {
   let changes = typeof given === "function" ? given(state) : given;
-  const isInput = (name) => name in (fields ?? {});
+  /** @param {string} name */
+  const isInput = (name) => name in fields;
   const isSmall = Object.keys(changes).every((name) => !(LARGE.includes(name) || isInput(name)) || `${changes[name] ?? ""}` === (state[name] ?? ""));
   if (Object.keys(changes).some((name) => name === "target" || isInput(name))) {
     const places = Object.keys(state).filter((name) => PLACES.includes(name.split(".")[0])); // other inputs go by their roles
     changes = { ...Object.fromEntries(places.map((name) => [name, null])), ...changes };
   }
-  state = Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null));
-  const address = `#${new URLSearchParams(state)}`;
+  const settings = Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null);
+  state = { ...FIRST, ...Object.fromEntries(settings.map(([name, value]) => [name, String(value)])) };
+  const address = `#${written()}`;
   if (isSmall) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
   show();
 }
 
-/** Makes a field for each input that the model accepts, as its medium has them; one alone is named by its medium. */
+/** The address that says what is shown. */
+const written = () => `${new URLSearchParams(/** @type {Record<string, string>} */ (state))}`;
+
+/**
+ * Makes a field for each input that the model accepts, as its medium has them; one alone is named by its medium.
+ *
+ * @param {Model} model
+ */
 function make({ accepts }) {
   const roles = Object.keys(accepts);
   fields = Object.fromEntries(roles.map((role) => [role, medium(accepts[role]).field(role)]));
@@ -68,12 +92,22 @@ function make({ accepts }) {
     return element("label", {}, `${title} `, fields[role]);
   });
   form.prepend(...labels);
-  for (const control of isSaved ? form.elements : []) control.disabled = true;
+  const controls = /** @type {Iterable<HTMLInputElement>} */ (isSaved ? form.elements : []);
+  for (const control of controls) control.disabled = true;
 }
 
+/** The model has answered, and its inputs have fields. */
+const isReady = () => Object.keys(fields).length > 0;
+
+/** @param {string} role */
 const typed = (role) => (continues ? fields[role].value : fields[role].value.trim());
 
-/** The inputs at hand, by role: those of the address, or else the example. An input that is the only one may be called `text`. */
+/**
+ * The inputs at hand, by role: those of the address, or else the example. An input that is the only one may be called `text`.
+ *
+ * @param {Model} model
+ * @returns {Inputs}
+ */
 function atHand({ accepts, example }) {
   const roles = Object.keys(accepts);
   if (roles.length === 1 && !("text" in accepts)) {
@@ -81,22 +115,26 @@ function atHand({ accepts, example }) {
     delete state.text;
   }
   for (const role of roles) state[role] ??= example[role];
-  return Object.fromEntries(roles.map((role) => [role, state[role]]));
+  return Object.fromEntries(roles.map((role) => [role, state[role] ?? example[role]]));
 }
 
-/** Puts the inputs into the form, unless they are there already: what is being typed stays. */
+/**
+ * Puts the inputs into the form, unless they are there already: what is being typed stays.
+ *
+ * @param {Inputs} inputs
+ */
 function fill(inputs) {
   const sentence = JSON.stringify([inputs, state.target]);
   if (sentence === filled) return;
   filled = sentence;
   for (const [role, value] of Object.entries(inputs)) if (typed(role) !== value) fields[role].value = value;
-  form.target.value = state.target ?? "";
+  output.value = state.target ?? "";
 }
 
 async function show() {
   const mine = ++turn;
   const view = VIEWS[state.view] ? state.view : FIRST.view;
-  for (const tab of tabs.children) {
+  for (const tab of tabs.querySelectorAll("button")) {
     const chosen = tab.dataset.view === view;
     tab.setAttribute("aria-selected", String(chosen));
     tab.tabIndex = chosen ? 0 : -1;
@@ -107,31 +145,33 @@ async function show() {
   save.disabled = true;
   beginView();
   try {
-    const model = await ask("model");
-    if (fields === null) make(model);
+    const model = await ask("model", {});
+    if (!isReady()) make(model);
     const inputs = atHand(model);
     [isLive, continues] = [!model.writes, model.continues];
-    VIEWS.translate[0] = tabs.firstChild.textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
+    VIEWS.translate[0] = tabs.children[0].textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
     fill(inputs);
     const question = { inputs, ...(state.target === undefined ? {} : { target: state.target }) };
     document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
     const size = (model.parameters / 1e6).toFixed(1);
-    document.getElementById("about").textContent = `${model.name}: ${model.kind}, ${size} million parameters`;
+    about.textContent = `${model.name}: ${model.kind}, ${size} million parameters`;
     const drawn = await VIEWS[view][1].draw({ model, state, go, question, isCurrent: () => mine === turn });
     if (mine !== turn) return;
-    const focused = keepsPlace ? document.activeElement?.dataset?.focus : undefined;
-    const typed = [...main.querySelectorAll("input[type=text]")].filter((input) => input.value !== input.defaultValue);
-    const scrolled = [...main.querySelectorAll("[data-scroll]")].map((box) => [box.dataset.scroll, box.scrollLeft, box.scrollTop]);
+    const focused = keepsPlace ? /** @type {HTMLElement | SVGElement | null} */ (document.activeElement)?.dataset?.focus : undefined;
+    const typed = [...main.querySelectorAll("input")].filter((input) => input.type === "text" && input.value !== input.defaultValue);
+    const boxes = /** @type {NodeListOf<HTMLElement>} */ (main.querySelectorAll("[data-scroll]"));
+    const scrolled = [...boxes].map((box) => ({ name: box.dataset.scroll ?? "", left: box.scrollLeft, top: box.scrollTop }));
     main.replaceChildren(...drawn);
     if (keepsPlace) {
-      for (const [name, left, top] of scrolled) {
+      for (const { name, left, top } of scrolled) {
         main.querySelector(`[data-scroll="${CSS.escape(name)}"]`)?.scrollTo(left, top);
       }
       for (const { name, value } of typed) {
-        const input = main.querySelector(`input[name="${CSS.escape(name)}"]`);
+        const input = [...main.querySelectorAll("input")].find((other) => other.name === name);
         if (input) input.value = value;
       }
-      if (focused) main.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+      const again = focused ? /** @type {HTMLElement | SVGElement | null} */ (main.querySelector(`[data-focus="${CSS.escape(focused)}"]`)) : null;
+      again?.focus({ preventScroll: true });
     }
     if (wasInside && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
     status.textContent = "";
@@ -139,9 +179,9 @@ async function show() {
   } catch (error) {
     if (mine !== turn) return;
     if (!keepsPlace) main.replaceChildren(); // or else what was there stays, with the controls to undo it
-    status.textContent = error.message;
+    status.textContent = /** @type {Error} */ (error).message;
     status.className = "error";
-    const settings = Object.keys(state).filter((name) => !["view", "target"].includes(name) && !(name in (fields ?? {})));
+    const settings = Object.keys(state).filter((name) => !["view", "target"].includes(name) && !(name in fields));
     const undo = () => go(Object.fromEntries(settings.map((name) => [name, null])));
     if (settings.length) status.append(" ", element("button", { type: "button", onclick: undo }, "Start this view again"));
   }
@@ -156,18 +196,18 @@ for (const [name, [title]] of Object.entries(VIEWS)) {
   tabs.append(tab);
 }
 tabs.addEventListener("keydown", (event) => {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const step = STEPS[event.key];
   if (!step) return;
   const names = Object.keys(VIEWS);
   const next = names[(names.indexOf(state.view) + step + names.length) % names.length];
   go({ view: next });
-  tabs.querySelector(`[data-view="${next}"]`).focus();
+  tabs.querySelectorAll("button")[names.indexOf(next)].focus();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (fields === null) return; // the model has not answered yet
+  if (!isReady()) return; // the model has not answered yet
   const inputs = Object.fromEntries(Object.keys(fields).map((role) => [role, typed(role)]));
-  const target = continues ? form.target.value : form.target.value.trim();
+  const target = continues ? output.value : output.value.trim();
   // an output that was there belongs to the inputs that were there
   const isOld = Object.keys(inputs).some((role) => inputs[role] !== state[role]) && target === (state.target ?? "");
   go({ ...inputs, target: isOld ? null : target || null });
@@ -176,12 +216,12 @@ addEventListener("popstate", () => {
   state = read();
   show();
 });
-document.querySelector(".skip").addEventListener("click", (event) => {
+document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault(); // the address is for the view
   main.focus();
 });
 save.addEventListener("click", async () => {
-  const blob = await page(`${new URLSearchParams(state)}`).catch((error) => {
+  const blob = await page(written()).catch((error) => {
     status.textContent = error.message;
     status.className = "error";
   });

@@ -5,10 +5,21 @@ const LABEL = 16; // letters of a label, at most
 const SMALL = 72; // dots of a thumbnail, at most
 const BELOW = "#2166ac";
 const ABOVE = "#d9720d";
+/** @typedef {HTMLDivElement & {repaint: () => void}} Matrix */
 const dark = matchMedia("(prefers-color-scheme: dark)");
-dark.addEventListener("change", () => document.querySelectorAll(".matrix").forEach((box) => box.repaint()));
+dark.addEventListener("change", () => {
+  for (const box of /** @type {NodeListOf<Matrix>} */ (document.querySelectorAll(".matrix"))) box.repaint();
+});
 
-/** An element with attributes and children; text is never taken for markup. */
+/**
+ * An element with attributes and children; text is never taken for markup.
+ *
+ * @template {keyof HTMLElementTagNameMap} N
+ * @param {N} name
+ * @param {Attributes} attributes
+ * @param {Child[]} children
+ * @returns {HTMLElementTagNameMap[N]}
+ */
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   fill(node, attributes);
@@ -16,6 +27,13 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
+/**
+ * @template {keyof SVGElementTagNameMap} N
+ * @param {N} name
+ * @param {Attributes} attributes
+ * @param {Child[]} children
+ * @returns {SVGElementTagNameMap[N]}
+ */
 function drawing(name, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
   fill(node, attributes);
@@ -23,44 +41,74 @@ function drawing(name, attributes = {}, ...children) {
   return node;
 }
 
+/**
+ * @param {Element} node
+ * @param {Attributes} attributes
+ */
 function fill(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function") node.addEventListener(name.slice(2), value); // the name begins with "on"
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : String(value));
   }
 }
 
-/** A part of a view, with its title. */
+/**
+ * A part of a view, with its title.
+ *
+ * @param {string} title
+ * @param {Child[]} children
+ */
 export function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
 }
 
-/** A choice among options, each a value and what it is called; groups come as { group, options }. */
+/**
+ * A choice among options, each a value and what it is called; groups come as { group, options }.
+ *
+ * @param {string} label
+ * @param {string} name
+ * @param {string | number} chosen
+ * @param {(Option | OptionGroup)[]} options
+ * @param {(value: string) => void} change
+ */
 export function choice(label, name, chosen, options, change) {
-  const option = ([value, text]) => element("option", { value, selected: String(value) === String(chosen) }, text);
-  const list = options.map((o) => (o.group ? element("optgroup", { label: o.group }, ...o.options.map(option)) : option(o)));
-  return element(
-    "label",
-    {},
-    `${label} `,
-    element("select", { "data-focus": name, name, onchange: (event) => change(event.target.value) }, ...list),
-  );
+  /** @param {Option} option */
+  const option = ([value, text]) => element("option", { value, selected: String(value) === String(chosen) }, String(text));
+  const list = options.map((o) => (Array.isArray(o) ? option(o) : element("optgroup", { label: o.group }, ...o.options.map(option))));
+  const select = element("select", { "data-focus": name, name }, ...list);
+  select.addEventListener("change", () => change(select.value));
+  return element("label", {}, `${label} `, select);
 }
 
-/** Weights from 0 to 1. */
+/**
+ * Weights from 0 to 1.
+ *
+ * @param {number} weight
+ */
 export function shade(weight) {
   const place = Math.min(1, Math.max(0, weight)) * (CIVIDIS.length - 1);
   const low = Math.min(CIVIDIS.length - 2, Math.floor(place));
   return mix(CIVIDIS[low], CIVIDIS[low + 1], place - low);
 }
 
-/** Numbers of either sign, as far from the paper's colour as they are from 0. */
+/**
+ * Numbers of either sign, as far from the paper's colour as they are from 0.
+ *
+ * @param {number} value
+ * @param {number} largest
+ */
 export function signed(value, largest) {
   const share = largest ? Math.min(1, Math.abs(value) / largest) : 0;
   return mix(dark.matches ? "#2b3138" : "#eceff2", value < 0 ? BELOW : ABOVE, share);
 }
 
+/**
+ * @param {string} one
+ * @param {string} other
+ * @param {number} share
+ */
 function mix(one, other, share) {
+  /** @param {number} i */
   const part = (i) => {
     const [a, b] = [one, other].map((colour) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16));
     return Math.round(a + (b - a) * share);
@@ -68,25 +116,37 @@ function mix(one, other, share) {
   return `rgb(${part(0)} ${part(1)} ${part(2)})`;
 }
 
-/** A number as a person reads it. */
+/**
+ * A number as a person reads it.
+ *
+ * @param {Numeric} value
+ */
 export function number(value) {
   if (value === null || Number.isNaN(value)) return "–";
   if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(1);
   return value.toFixed(Math.abs(value) >= 100 ? 1 : 3);
 }
 
+/** @param {number} value */
 export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
-/** Elements or texts with a separator between them. */
+/**
+ * Elements or texts with a separator between them.
+ *
+ * @template T
+ * @param {T[]} items
+ * @param {string} separator
+ * @returns {(T | string)[]}
+ */
 export const spaced = (items, separator) => items.flatMap((item, i) => (i ? [separator, item] : [item]));
 
 /**
  * A matrix with a row for each thing that asks and a column for each that answers. Only what is in sight is drawn, so
  * that hundreds of tokens scroll smoothly. Arrow keys move from cell to cell.
  *
- * @param {{name: string, rows: string[], columns: string[], at: (row: number, column: number) => number,
- *   colour?: (value: number) => string, chosen?: number[], cell?: number, tell?: (text: string) => void,
- *   choose?: (row: number, column: number) => void}} options
+ * @param {Weights & {name: string,
+ *   colour?: (value: number) => string, chosen?: [row: number, column: number] | null, cell?: number,
+ *   tell?: (text: string, row: number, column: number) => void, choose?: (row: number, column: number) => void}} options
  */
 export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, choose, cell = fitting(rows, columns) }) {
   const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
@@ -119,7 +179,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     canvas.style.width = `${w}px`;
     canvas.style.height = `${h}px`;
     const style = getComputedStyle(box);
-    const pen = canvas.getContext("2d");
+    const pen = penOf(canvas);
     pen.scale(scale, scale);
     pen.font = font;
     const [x0, y0] = [box.scrollLeft, box.scrollTop];
@@ -162,6 +222,10 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     }
   }
 
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
   function move(row, column) {
     if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return;
     if (current?.[0] === row && current?.[1] === column) return;
@@ -175,13 +239,22 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     paint();
   }
 
-  /** Scrolls as far as it takes to see a cell. */
+  /**
+   * Scrolls as far as it takes to see a cell.
+   *
+   * @param {number} row
+   * @param {number} column
+   */
   function reveal(row, column) {
     const [x, y] = [column * cell, row * cell];
     const [w, h] = [box.clientWidth - left - cell, box.clientHeight - top - cell];
     box.scrollTo(Math.min(x, Math.max(box.scrollLeft, x - w)), Math.min(y, Math.max(box.scrollTop, y - h)));
   }
 
+  /**
+   * @param {MouseEvent} event
+   * @returns {[row: number, column: number] | null}
+   */
   function under(event) {
     const bounds = box.getBoundingClientRect();
     const x = event.clientX - bounds.left - box.clientLeft;
@@ -201,7 +274,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     choose?.(...place);
   });
   box.addEventListener("keydown", (event) => {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    const step = MOVES[event.key];
     if (step) {
       event.preventDefault();
       if (current) move(current[0] + step[0], current[1] + step[1]);
@@ -211,26 +284,41 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
   });
   box.addEventListener("scroll", () => requestAnimationFrame(paint), { passive: true });
   new ResizeObserver(paint).observe(box);
-  box.repaint = paint;
-  return box;
+  return Object.assign(box, { repaint: paint });
 }
 
+/** @type {Record<string, [rows: number, columns: number] | undefined>} */
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+/** @type {Map<string, [row: number, column: number]>} */
 const places = new Map();
+/** @type {(rows: string[], columns: string[]) => number} */
 const fitting = (rows, columns) => (rows.length > 64 || columns.length > 64 ? 12 : 26);
+/** @param {string} text */
 const short = (text) => ([...text].length > LABEL ? `${[...text].slice(0, LABEL - 1).join("")}…` : text);
-const ruler = document.createElement("canvas").getContext("2d");
+/** @param {HTMLCanvasElement} canvas */
+const penOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+const ruler = penOf(document.createElement("canvas"));
 
-/** How wide the widest of some labels is. */
+/**
+ * How wide the widest of some labels is.
+ *
+ * @param {string[]} labels
+ * @param {string} font
+ */
 function widest(labels, font) {
   ruler.font = font;
   return labels.reduce((most, text) => Math.max(most, ruler.measureText(short(text)).width), 8);
 }
 
-/** A matrix without words, to be recognised by its look. */
+/**
+ * A matrix without words, to be recognised by its look.
+ *
+ * @param {{rows: number, columns: number, at: At, title: string, chosen: boolean, choose: () => void, focus: string}} options
+ */
 export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
   const [width, height] = [Math.min(columns, SMALL), Math.min(rows, SMALL)];
   const canvas = element("canvas", { width, height, "aria-hidden": "true" });
-  const pen = canvas.getContext("2d");
+  const pen = penOf(canvas);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
       // of the cells that share a dot, the strongest shows
@@ -251,16 +339,22 @@ export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
   );
 }
 
-/** Lines from the tokens that ask to the tokens that answer, as thick as the weight; one token's alone when it is chosen. */
+/**
+ * Lines from the tokens that ask to the tokens that answer, as thick as the weight; one token's alone when it is chosen.
+ *
+ * @param {Weights & {name: string, row: number | null, choose: (row: number | null) => void}} options
+ */
 export function lines({ name, rows, columns, at, row, choose }) {
   const pitch = 24;
   const edge = 12 + widest(rows, "13px system-ui, sans-serif");
   const width = edge + 140 + widest(columns, "13px system-ui, sans-serif");
   const height = pitch * Math.max(rows.length, columns.length) + 8;
+  /** @param {number} i */
   const y = (i) => 4 + pitch * (i + 0.5);
   const strokes = drawing("g");
   const svg = drawing("svg", { viewBox: `0 0 ${width} ${height}`, class: "lines", role: "group", "aria-label": name }, strokes);
 
+  /** @param {number | null} chosen */
   function paint(chosen) {
     strokes.replaceChildren();
     const from = chosen === null ? (rows.length > 64 ? [] : rows.keys()) : [chosen];
@@ -272,7 +366,7 @@ export function lines({ name, rows, columns, at, row, choose }) {
         strokes.append(drawing("line", stroke));
       }
     }
-    for (const node of svg.querySelectorAll("[data-row]")) {
+    for (const node of /** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("[data-row]"))) {
       node.classList.toggle("chosen", Number(node.dataset.row) === chosen);
     }
   }
@@ -286,8 +380,8 @@ export function lines({ name, rows, columns, at, row, choose }) {
         onpointerenter: () => paint(i), onpointerleave: () => paint(row), onfocus: () => paint(i), onblur: () => paint(row),
         onclick: () => choose(i === row ? null : i),
         onkeydown: (event) => {
-          const next = { ArrowDown: i + 1, ArrowUp: i - 1 }[event.key];
-          if (next !== undefined) svg.querySelector(`[data-row="${next}"]`)?.focus();
+          const move = MOVES[event.key]?.[0];
+          if (move) /** @type {SVGElement | null} */ (svg.querySelector(`[data-row="${i + move}"]`))?.focus();
           else if (event.key === "Enter" || event.key === " ") choose(i === row ? null : i);
           else return;
           event.preventDefault();
@@ -302,20 +396,37 @@ export function lines({ name, rows, columns, at, row, choose }) {
   return svg;
 }
 
+/**
+ * @param {string[]} columns
+ * @param {At} at
+ * @param {number} row
+ */
 function most(columns, at, row) {
   const order = [...columns.keys()].sort((a, b) => at(row, b) - at(row, a)).slice(0, 3);
   return order.map((c) => `${columns[c]} ${percent(at(row, c))}`).join(", ");
 }
 
-/** The largest of some numbers, or lists of numbers, by size. */
+/**
+ * The largest of some numbers, or lists of numbers, by size.
+ *
+ * @param {(Numeric | Numeric[])[]} values
+ * @returns {number}
+ */
 export function largest(values) {
-  return values.reduce((most, value) => Math.max(most, Array.isArray(value) ? largest(value) : Math.abs(value ?? 0)), 1e-9);
+  let most = 1e-9;
+  for (const value of values) most = Math.max(most, Array.isArray(value) ? largest(value) : Math.abs(value ?? 0));
+  return most;
 }
 
-/** A vector as a strip of colours; the pointer or the arrow keys tell its numbers one by one. */
+/**
+ * A vector as a strip of colours; the pointer or the arrow keys tell its numbers one by one.
+ *
+ * @param {Numeric[]} values
+ * @param {{name: string, size?: number}} options
+ */
 export function strip(values, { name, size = largest(values) }) {
   const canvas = element("canvas", { width: values.length, height: 1, class: "strip", role: "application", "aria-roledescription": "vector", tabindex: 0 });
-  const pen = canvas.getContext("2d");
+  const pen = penOf(canvas);
   values.forEach((value, i) => {
     if (value === null) return;
     pen.fillStyle = signed(value, size);
@@ -324,13 +435,14 @@ export function strip(values, { name, size = largest(values) }) {
   canvas.setAttribute("aria-label", `${name}: ${values.length} numbers, ${values.slice(0, 4).map(number).join(", ")} …`);
   const show = element("output", { class: "numbers" }, first(values));
   let at = -1;
+  /** @param {number} i */
   const tell = (i) => {
     at = Math.min(values.length - 1, Math.max(0, i));
     show.textContent = `[${at}] = ${values[at] ?? "–"}`;
   };
   canvas.addEventListener("pointermove", (event) => tell(Math.floor((event.offsetX / canvas.clientWidth) * values.length)));
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const step = MOVES[event.key]?.[1];
     if (step) {
       event.preventDefault();
       tell(at + step);
@@ -340,15 +452,23 @@ export function strip(values, { name, size = largest(values) }) {
   return element("div", { class: "vector" }, canvas, show);
 }
 
+/** @param {Numeric[]} values */
 const first = (values) => `${values.slice(0, 6).map(number).join("  ")}${values.length > 6 ? "  …" : ""}`;
 
-/** A curve, or several, over 0, 1, 2, … */
+/**
+ * A curve, or several, over 0, 1, 2, …
+ *
+ * @param {Record<string, number[]>} named
+ * @param {{name: string, below: string}} options
+ */
 export function curves(named, { name, below }) {
   const [w, h, pad] = [560, 220, 32];
   const all = Object.values(named).flat();
   const [low, high] = [Math.min(0, ...all), Math.max(...all)]; // at most a thousand
   const longest = Math.max(...Object.values(named).map((values) => values.length));
+  /** @param {number} i */
   const x = (i) => pad + ((w - 2 * pad) * i) / Math.max(1, longest - 1);
+  /** @param {number} value */
   const y = (value) => h - pad - ((h - 2 * pad) * (value - low)) / (high - low || 1);
   const svg = drawing("svg", { viewBox: `0 0 ${w} ${h}`, class: "curves", role: "img", "aria-label": name });
   for (const value of [low, 0, high]) {

@@ -4,6 +4,7 @@ import { ask } from "regard/api.js";
 import { choice, element, lines, matrix, percent, section, thumbnail } from "regard/draw.js";
 import { labels, of, sides } from "regard/media.js";
 
+/** @param {Context} context */
 export async function draw({ model, state, go, question, isCurrent }) {
   if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
   const answer = await ask("read", question);
@@ -17,7 +18,8 @@ export async function draw({ model, state, go, question, isCurrent }) {
   const row = state.row === undefined || Number(state.row) >= seen.rows.length ? null : Number(state.row);
   const note = element("p", { class: "note", "aria-live": "polite" }, row === null ? "" : best(seen, row));
 
-  const options = Map.groupBy ? groups(model.looks) : model.looks.map(({ path }) => [path, path]);
+  /** @type {(Option | OptionGroup)[]} */
+  const options = "groupBy" in Map ? groups(model.looks) : model.looks.map(({ path }) => [path, path]);
   const picture = matrix({
     name: "Weights", ...seen, chosen: row === null ? null : [row, argmax(seen, row)],
     tell: (text) => (note.textContent = text), choose: (chosen) => go({ row: chosen === row ? null : chosen }),
@@ -40,19 +42,39 @@ export async function draw({ model, state, go, question, isCurrent }) {
   ];
 }
 
+/**
+ * @param {Look[]} looks
+ * @returns {OptionGroup[]}
+ */
 function groups(looks) {
   const kinds = Map.groupBy(looks, ({ asks, answers }) => (asks === answers ? `${asks} looks at itself` : `${asks} looks at ${answers}`));
   return [...kinds].map(([group, members]) => ({ group, options: members.map(({ path }) => [path, path]) }));
 }
 
+/** @type {(look: Look, head: number) => string} */
 const title = (look, head) => `${look.path}, head ${head}: the ${look.asks} asks, the ${look.answers} answers`;
 
+/**
+ * @param {Numbers} weights
+ * @param {number} head
+ * @param {Stream} asks
+ * @param {Stream} answers
+ * @returns {Weights}
+ */
 function tokens({ shape, values }, head, asks, answers) {
   const [, queries, keys] = shape;
   return { rows: labels(asks), columns: labels(answers), at: (row, column) => values[(head * queries + row) * keys + column] };
 }
 
-/** Summed over the tokens of a unit looked at, averaged over the tokens of a unit that asks. */
+/**
+ * Summed over the tokens of a unit looked at, averaged over the tokens of a unit that asks.
+ *
+ * @param {Numbers} weights
+ * @param {number} head
+ * @param {Stream} asks
+ * @param {Stream} answers
+ * @returns {Weights}
+ */
 function merged(weights, head, asks, answers) {
   const { at } = tokens(weights, head, asks, answers);
   const [rows, columns] = [asks, answers].map((stream) => of(stream).merged(stream));
@@ -63,14 +85,29 @@ function merged(weights, head, asks, answers) {
   return { rows: names, columns: others, at: (row, column) => sum[row][column] };
 }
 
+/** @type {(seen: Weights, row: number) => number} */
 const argmax = ({ columns, at }, row) => columns.reduce((top, _, i) => (at(row, i) > at(row, top) ? i : top), 0);
 
+/**
+ * @param {Weights} seen
+ * @param {number} row
+ */
 function best(seen, row) {
   const order = [...seen.columns.keys()].sort((a, b) => seen.at(row, b) - seen.at(row, a)).slice(0, 3);
   return `“${seen.rows[row]}” looked at ${order.map((i) => `“${seen.columns[i]}” ${percent(seen.at(row, i))}`).join(", ")}.`;
 }
 
-/** Comes at once for short texts; for long ones, row by row while the rest can be looked at. */
+/**
+ * Comes at once for short texts; for long ones, row by row while the rest can be looked at.
+ *
+ * @param {Model} model
+ * @param {Go} go
+ * @param {Question} question
+ * @param {Look} chosen
+ * @param {number} chosenHead
+ * @param {() => boolean} isCurrent
+ * @param {boolean} isShort
+ */
 async function grid(model, go, question, chosen, chosenHead, isCurrent, isShort) {
   const all = element("div");
   const fill = async () => {

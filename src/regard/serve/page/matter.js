@@ -4,6 +4,7 @@ import { ask } from "regard/api.js";
 import { choice, element, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
 import { labels, of, sides } from "regard/media.js";
 
+/** @param {Context} context */
 export async function draw({ model, state, go, question }) {
   if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
   const [answer, found] = await Promise.all([ask("read", question), ask("heads", question)]);
@@ -18,6 +19,12 @@ export async function draw({ model, state, go, question }) {
   ];
 }
 
+/**
+ * @param {Model} model
+ * @param {Question} question
+ * @param {HeadsAnswer["effects"]} values
+ * @param {Go} go
+ */
 async function effects(model, question, values, go) {
   const size = largest(Object.values(values));
   const rows = [];
@@ -38,6 +45,13 @@ async function effects(model, question, values, go) {
   return element("div", {}, ...rows);
 }
 
+/**
+ * @param {HeadsAnswer["rollouts"]} rollouts
+ * @param {Question} question
+ * @param {ReadAnswer} answer
+ * @param {State} state
+ * @param {Go} go
+ */
 async function flow(rollouts, question, answer, state, go) {
   const chosen = Math.min(Number(state.flow ?? rollouts.length - 1), rollouts.length - 1);
   const [asks, answers] = rollouts[chosen];
@@ -56,18 +70,22 @@ async function flow(rollouts, question, answer, state, go) {
   );
 }
 
+/**
+ * @param {EarlyAnswer[]} layers
+ * @param {ReadAnswer} answer
+ */
 function early(layers, answer) {
-  const [end, { label }] = [labels(answer.said), of(answer.said)];
+  const [end, { label }] = [labels(answer.target), of(answer.target)];
   const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...end.map((name) => element("th", { scope: "col" }, name)));
-  const rows = layers.map(({ path, pieces, probabilities, said }) =>
+  const rows = layers.map(({ path, pieces, probabilities, target }) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, path),
       ...pieces.map((piece, i) => {
-        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${end[i]}, now ${percent(said[i])}`;
+        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${end[i]}, now ${percent(target[i])}`;
         const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
-        cell.style.setProperty("--cell", shade(said[i]));
+        cell.style.setProperty("--cell", shade(target[i]));
         return cell;
       }),
     ),

@@ -3,8 +3,10 @@
 import { ask } from "regard/api.js";
 import { choice, curves, element, matrix, section, signed } from "regard/draw.js";
 
+/** @type {Option[]} */
 const KINDS = [["own", "the model's own"], ["sinusoidal", "sinusoidal"], ["fourier", "Fourier"], ["rotary", "rotary"]];
 
+/** @param {Context} context */
 export async function draw({ model, state, go }) {
   if (!model.positions.paths.length) return [section("Positions", element("p", {}, "This model is told no positions."))];
   const kind = state.kind ?? "own";
@@ -14,6 +16,7 @@ export async function draw({ model, state, go }) {
   const size = values.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
   const named = { [`own (${model.positions.kind})`]: own.similarity, ...(kind === "own" ? {} : { [kind]: other.similarity }) };
   const note = element("p", { class: "note", "aria-live": "polite" });
+  /** @param {number} n */
   const count = (n) => [...Array(n).keys()].map(String);
   return [
     section(

@@ -1,34 +1,39 @@
 // Translate and align, or read and look: a sentence, what the model makes of it, and what each word looked at.
 
-import { ask, grow } from "regard/api.js";
+import { ask, generate } from "regard/api.js";
 import { element, matrix, number, percent, section, spaced } from "regard/draw.js";
 import { labels, of, sides } from "regard/media.js";
 
+/** @typedef {(i: number, piece: string) => (() => void) | null} GoOn */
+
+/** @type {string | null} */
 let grown = null;
 
+/** @param {Context} context */
 export async function draw({ model, state, go, question, isCurrent }) {
   const given = JSON.stringify(question.inputs);
   if (question.target === undefined && Object.values(question.inputs).every(Boolean) && given !== grown) {
     grown = given;
     const [looked, line] = [element("div"), element("p", { class: "words", "aria-hidden": "true" })];
+    /** @param {Growing} growing */
     const growing = ({ text, seen, weights }) => {
       if (!isCurrent()) return false;
-      if (!line.isConnected) document.getElementById("main").replaceChildren(section("What it writes, and what the last token looked at", looked, line));
+      if (!line.isConnected) document.getElementById("main")?.replaceChildren(section("What it writes, and what the last token looked at", looked, line));
       const tokens = labels(seen).map((name, i) => {
         const token = element("span", { class: "word" }, name);
-        token.style.setProperty("--weight", weights[i]);
+        token.style.setProperty("--weight", String(weights[i]));
         return token;
       });
       looked.replaceChildren(of(seen).laidOut(seen, tokens, { "aria-hidden": "true" }));
       line.textContent = text;
       return true;
     };
-    await grow(question.inputs, growing).catch(() => {}); // what is wrong, the question itself will tell
+    await generate(question.inputs, growing).catch(() => {}); // what is wrong, the question itself will tell
   }
   const answer = await ask("read", question);
   const own = question.target === undefined ? answer : await ask("read", { inputs: question.inputs }).catch(() => answer);
   const [first] = Object.values(answer.streams);
-  const { asks, answers } = answer.alignment ? sides(answer, answer.alignment) : { asks: answer.said, answers: first };
+  const { asks, answers } = answer.alignment ? sides(answer, answer.alignment) : { asks: answer.target, answers: first };
   const { rows: target, columns: source, weights } = answer.alignment ?? { rows: names(asks), columns: names(answers), weights: null };
   const read = source.map((name, i) => element("span", { class: of(answers).unitClass(answers, i) }, name));
   const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention to look at.");
@@ -43,9 +48,10 @@ export async function draw({ model, state, go, question, isCurrent }) {
     choose: (row) => go({ word: row }),
   });
 
+  /** @param {number | null} row */
   function look(row) {
     if (!weights) return;
-    read.forEach((word, i) => word.style.setProperty("--weight", row === null ? 0 : weights[row][i]));
+    read.forEach((word, i) => word.style.setProperty("--weight", String(row === null ? 0 : weights[row][i])));
     written.forEach((word, i) => word.classList.toggle("chosen", i === row));
     if (row === null) return;
     const order = [...source.keys()].sort((a, b) => weights[row][b] - weights[row][a]).slice(0, 3);
@@ -65,6 +71,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
     ),
   );
   if (chosen !== null) look(chosen);
+  /** @type {GoOn} */
   const goOn = (i, piece) => {
     const next = model.continues ? of(first).continued(first, i, piece) : null;
     return next === null ? null : () => go({ [Object.keys(model.accepts)[0]]: next, target: null });
@@ -78,19 +85,28 @@ export async function draw({ model, state, go, question, isCurrent }) {
       of(asks).laidOut(asks, written, { lang: "x-target" }),
       note,
     ),
-    ...(model.writes || !names(answer.said).length ? [] : [section("What it says", element("p", { class: "words" }, of(answer.said).line(answer.said)))]),
+    ...(model.writes || !names(answer.target).length ? [] : [section("What it says", element("p", { class: "words" }, of(answer.target).line(answer.target)))]),
     ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
-    ...(answer.said.pieces.length ? [section("How sure it was", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, goOn))] : []),
+    ...(answer.target.pieces.length ? [section("How sure it was", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, goOn))] : []),
     ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
   ];
 }
 
-/** What the units of a stream are called. */
+/**
+ * What the units of a stream are called.
+ *
+ * @param {Stream} stream
+ */
 const names = (stream) => of(stream).merged(stream).map(({ label }) => label);
 
+/**
+ * @param {Spoken} spoken
+ * @param {GoOn} goOn
+ */
 function tokens(spoken, goOn) {
   const { probabilities, others } = spoken;
   const { label } = of(spoken);
+  /** @type {(i: number) => (other: [piece: string, probability: number], j: number) => Child} */
   const other = (i) => ([piece, p], j) => {
     const [text, action] = [`${label(piece)} ${percent(p)}`, goOn(i, piece)];
     return action ? element("button", { type: "button", class: "plain", "data-focus": `token ${i} ${j}`, onclick: action }, text) : text;
@@ -108,12 +124,18 @@ function tokens(spoken, goOn) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
+/** @param {number} share */
 function bar(share) {
   const inner = element("span");
   inner.style.width = `${100 * share}%`;
   return element("span", { class: "bar", "aria-hidden": "true" }, inner);
 }
 
+/**
+ * @param {Alternative[]} alternatives
+ * @param {State} state
+ * @param {Go} go
+ */
 function others(alternatives, state, go) {
   const items = alternatives.map(({ text, score }, i) =>
     element(

@@ -4,14 +4,16 @@ import { ask } from "regard/api.js";
 import { choice, element, largest, number, section, shade, signed, strip } from "regard/draw.js";
 import { labels } from "regard/media.js";
 
+/** @param {Context} context */
 export async function draw({ model, state, go, question }) {
   const answer = await ask("read", question);
   const part = model.parts.find(({ path }) => path === state.part);
+  /** @type {Child[]} */
   const crumbs = [element("button", { type: "button", class: "plain", "data-focus": "crumb", onclick: () => go({ part: null, key: null, step: null }) }, model.name)];
   if (part === undefined) return [trail(crumbs), stack(model, answer, go)];
 
   // where something is said, a token goes in and another one comes out
-  const said = part.stream === answer.speaker ? labels(answer.said).map((name) => ` → ${name}`) : [];
+  const said = part.stream === answer.output_stream ? labels(answer.target).map((name) => ` → ${name}`) : [];
   const pieces = labels(answer.streams[part.stream]).map((name, i) => `${name}${said[i] ?? ""}`);
   const token = Math.min(Number(state.token ?? 1), pieces.length - 1);
   const heads = Math.max(1, ...looksOf(part, model).map((look) => look.heads));
@@ -22,6 +24,7 @@ export async function draw({ model, state, go, question }) {
   if (heads > 1) crumbs.push(`head ${head}`);
 
   const at = model.parts.indexOf(part);
+  /** @param {number} i */
   const beside = (i) => model.parts[i]?.stream === part.stream && (() => go({ part: model.parts[i].path, key: null, step: null }));
   const controls = element(
     "div",
@@ -38,9 +41,24 @@ export async function draw({ model, state, go, question }) {
   return [trail(crumbs), controls, ...(zoomed ? [zoomed.section] : []), element("ol", { class: "steps" }, ...list)];
 }
 
+/** @typedef {{answer: ReadAnswer, model: Model, part: Part}} Place */
+
+/** @type {(step: Step) => step is RowsStep} */
+const isRows = (step) => step.axes.length === 2;
+
+/** @type {(step: Step) => step is VectorStep} */
+const isVector = (step) => step.axes.length === 1;
+
+/** @param {Child[]} crumbs */
 const trail = (crumbs) => element("nav", { class: "trail", "aria-label": "Where you are" }, ...crumbs.flatMap((crumb, i) => (i ? [" › ", crumb] : [crumb])));
 
-/** The whole model: what the tokens of each stream go through. */
+/**
+ * The whole model: what the tokens of each stream go through.
+ *
+ * @param {Model} model
+ * @param {ReadAnswer} answer
+ * @param {Go} go
+ */
 function stack(model, answer, go) {
   const streams = [...new Set(model.parts.map(({ stream }) => stream))];
   const columns = streams.map((stream) => {
@@ -54,6 +72,12 @@ function stack(model, answer, go) {
   return element("div", { class: "pair" }, ...columns);
 }
 
+/**
+ * @param {Step} step
+ * @param {number} index
+ * @param {Step[]} steps
+ * @param {Place & {go: Go}} context
+ */
 function shown(step, index, steps, context) {
   const { code } = step;
   const link = code && element("button", { type: "button", class: "plain code", onclick: () => source(code) }, `${code.file}:${code.line}`);
@@ -62,10 +86,16 @@ function shown(step, index, steps, context) {
   return element("li", {}, title, about, values(step, index, steps, context));
 }
 
+/**
+ * @param {Step} step
+ * @param {number} index
+ * @param {Step[]} steps
+ * @param {Place & {go: Go}} context
+ */
 function values(step, index, steps, context) {
-  if (step.axes[0] === "features") return strip(step.values, { name: step.name });
+  if (isVector(step) && step.axes[0] === "features") return strip(step.values, { name: step.name });
   const keys = keyNames(step.values.length, index, steps, context);
-  if (step.axes.length === 2) {
+  if (isRows(step)) {
     const size = largest(step.values);
     const rows = step.values.map((row, i) => element("div", { class: "keyed" }, element("span", { class: "key" }, keys[i]), strip(row, { name: keys[i], size })));
     return element("details", { open: step.values.length <= 12 }, element("summary", {}, `${rows.length} keys`), ...rows);
@@ -84,7 +114,12 @@ function values(step, index, steps, context) {
   return element("div", { class: "cells" }, ...cells);
 }
 
-/** The attentions inside a part; `layer.attention@2` is inside `layer@2`. */
+/**
+ * The attentions inside a part; `layer.attention@2` is inside `layer@2`.
+ *
+ * @param {Part} part
+ * @param {Model} model
+ */
 function looksOf(part, model) {
   const [path, depth] = part.path.split("@");
   return model.looks.filter((look) => {
@@ -93,7 +128,14 @@ function looksOf(part, model) {
   });
 }
 
-/** Keys are tokens of the part's own stream, or of the one that it looks at. */
+/**
+ * Keys are tokens of the part's own stream, or of the one that it looks at.
+ *
+ * @param {number} count
+ * @param {number} index
+ * @param {Step[]} steps
+ * @param {Place} place
+ */
 function keyNames(count, index, steps, { answer, model, part }) {
   const looks = looksOf(part, model);
   const which = steps.slice(0, index + 1).filter(({ name }) => name === "query" || name === "state").length - 1;
@@ -101,14 +143,23 @@ function keyNames(count, index, steps, { answer, model, part }) {
   return labels(stream).slice(0, count);
 }
 
-/** One dot product, number by number. */
+/**
+ * One dot product, number by number.
+ *
+ * @param {Step[]} steps
+ * @param {number} index
+ * @param {number} key
+ * @param {ReadAnswer} answer
+ * @param {Model} model
+ * @param {Part} part
+ */
 function product(steps, index, key, answer, model, part) {
   const before = steps.slice(0, index).reverse();
-  const query = before.find(({ name }) => name.startsWith("query"));
-  const keys = before.find(({ name }) => name.startsWith("keys"));
+  const query = before.filter(isVector).find(({ name }) => name.startsWith("query"));
+  const keys = before.filter(isRows).find(({ name }) => name.startsWith("keys"));
   if (!query || !keys || key >= keys.values.length) return null;
   const name = keyNames(keys.values.length, index, steps, { answer, model, part })[key];
-  const products = query.values.map((value, i) => value * keys.values[key][i]);
+  const products = query.values.map((value, i) => (value ?? 0) * (keys.values[key][i] ?? 0));
   const sum = products.reduce((total, value) => total + value, 0);
   const size = largest([query.values, keys.values[key]]);
   const rows = query.values.map((value, i) => element("tr", {}, ...[i, value, keys.values[key][i], products[i]].map((cell, j) => element("td", {}, j ? number(cell) : String(cell)))));
@@ -126,11 +177,16 @@ function product(steps, index, key, answer, model, part) {
   };
 }
 
-/** Opens the line of code that computes a step. */
+/**
+ * Opens the line of code that computes a step.
+ *
+ * @param {Code} code
+ */
 async function source({ file, line }) {
-  const dialog = document.getElementById("code");
-  const pre = dialog.querySelector("pre");
-  dialog.querySelector("h2").textContent = `${file}:${line}`;
+  const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("code"));
+  const title = /** @type {HTMLElement} */ (dialog.querySelector("h2"));
+  const pre = /** @type {HTMLElement} */ (dialog.querySelector("pre"));
+  title.textContent = `${file}:${line}`;
   dialog.showModal();
   const { lines } = await ask("code", { file }).catch((error) => ({ lines: [error.message] }));
   pre.replaceChildren(...lines.map((text, i) => element("span", { class: i + 1 === line ? "line chosen" : "line", "data-line": i + 1 }, `${text}\n`)));

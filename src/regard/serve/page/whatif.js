@@ -4,27 +4,36 @@ import { ask } from "regard/api.js";
 import { element, number, percent, section, signed } from "regard/draw.js";
 import { labels, medium, of } from "regard/media.js";
 
+/** @typedef {(name: string, item: string) => () => void} Flip */
+
+/** @param {string | undefined} text */
 const split = (text) => (text ? text.split(",") : []);
 
+/** @param {Context} context */
 export async function draw({ model, state, go, question }) {
   const [off, mask, scaling, positions] = ["off", "mask", "scaling", "positions"].map((name) => split(state[name]));
+  /** @type {Record<string, number[]>} */
   const heads = {};
   for (const item of off) {
     const [path, head] = item.split(":");
     (heads[path] ??= []).push(Number(head));
   }
   const roles = Object.keys(model.accepts);
+  /** @param {string} role */
   const parameter = (role) => (roles.length === 1 ? "other" : `other.${role}`);
+  /** @param {string} role */
   const isOther = (role) => ![undefined, question.inputs[role]].includes(state[parameter(role)]);
-  const other = Object.fromEntries(roles.filter(isOther).map((role) => [role, state[parameter(role)]]));
+  const other = /** @type {Inputs} */ (Object.fromEntries(roles.filter(isOther).map((role) => [role, state[parameter(role)]])));
   const changes = { heads, mask, scaling, positions };
   const answer = await ask("what-if", { ...question, change: changes, ...(Object.keys(other).length ? { other } : {}) });
+  /** @type {(form: HTMLFormElement) => Changes} */
   const read = (form) => Object.fromEntries(roles.map(parameter).map((name) => [name, form[name].value.trim() || null]));
   const fields = roles.map((role) => {
     const name = roles.length === 1 ? "Read this instead " : `Read this instead (${role}) `;
     return element("label", {}, name, medium(model.accepts[role]).otherField(parameter(role), state[parameter(role)] ?? question.inputs[role]));
   });
   const undone = Object.fromEntries(["off", "mask", "scaling", "positions", ...roles.map(parameter)].map((name) => [name, null]));
+  /** @type {Flip} */
   const flip = (name, item) => () =>
     go((now) => {
       const list = split(now[name]);
@@ -36,7 +45,7 @@ export async function draw({ model, state, go, question }) {
       "Change something",
       element(
         "form",
-        { class: "controls", onsubmit: (event) => (event.preventDefault(), go(read(event.target))) },
+        { class: "controls", onsubmit: (event) => (event.preventDefault(), go(read(/** @type {HTMLFormElement} */ (event.target)))) },
         ...fields,
         element("button", { "data-focus": "change" }, "Change"),
         element("button", { type: "button", "data-focus": "undo", onclick: () => go(undone) }, "All as it was"),
@@ -57,11 +66,20 @@ export async function draw({ model, state, go, question }) {
   ];
 }
 
+/**
+ * @param {Spoken} before
+ * @param {Spoken} after
+ */
 function compared(before, after) {
   const [one, other] = [before.log_probability, after.log_probability];
   return element("p", {}, `log p of the output at hand: ${number(one)} before, ${number(other)} after the change (${number(other - one)}).`);
 }
 
+/**
+ * @param {Model} model
+ * @param {{off: string[], mask: string[], scaling: string[]}} dropped
+ * @param {Flip} flip
+ */
 function switches(model, { off, mask, scaling }, flip) {
   const most = Math.max(0, ...model.looks.map((look) => look.heads));
   const head = element("tr", {}, ...["attention", ...Array(most).keys(), "mask", "÷ √K"].map((text) => element("th", { scope: "col" }, String(text))));
@@ -78,17 +96,27 @@ function switches(model, { off, mask, scaling }, flip) {
   return element("div", { class: "scroll", "data-scroll": "switches" }, element("table", { class: "switches" }, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
+/**
+ * @param {string} name
+ * @param {boolean} checked
+ * @param {() => void} change
+ */
 function box(name, checked, change, isQuiet = false) {
   const input = element("input", { type: "checkbox", checked, onchange: change, "data-focus": `box ${name}`, "aria-label": name });
   return isQuiet ? input : element("label", { class: "check" }, input, ` ${name}`);
 }
 
+/** @param {Spoken} spoken */
 function said(spoken) {
   const { probabilities, log_probability: total } = spoken;
   const tokens = labels(spoken).map((name, i) => element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
   return element("div", {}, element("p", { class: "tokens" }, ...tokens), element("p", { class: "quiet" }, `log p ${number(total)}`));
 }
 
+/**
+ * @param {Spoken} before
+ * @param {Spoken} after
+ */
 function against(before, after) {
   const { label } = of(after);
   const rows = labels(before).map((name, i) => {

@@ -1,6 +1,6 @@
 """A model at work on one input: its streams of tokens, what it says, and what attends to what.
 
-Whatever a model is made of, looking inside it goes through a `Reading`: a translator gives one of a sentence and its
+Whatever a model is made of, looking inside it goes through a `Trace`: a translator gives one of a sentence and its
 translation, with the streams "source" and "target". Pictures, the explorer and the measures beside this file know
 nothing of models; a new one is in all of them as soon as it says who looks at whom (`looks`).
 """
@@ -46,7 +46,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Chance:
+class TokenProbability:
     """How sure a model was of a token, and what else it thought of."""
 
     probability: float
@@ -55,19 +55,19 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Trace:
     """A model, one input of it, and the tokens that it says."""
 
     model: Any
     inputs: tuple[Tensor, ...]
     """What the model is called with; a batch of one."""
     streams: Mapping[str, Stream]
-    speaker: str
+    output_stream: str
     """The stream at whose positions something is said."""
-    said: Stream
+    target: Stream
     """The token that the model is asked for at each of these positions."""
     answer: tuple[int, ...]
-    """What is said, as `Subject.reading` takes it, to be read again."""
+    """What is said, as `Inspectable.trace` takes it, to be read again."""
     pieces: Callable[[Sequence[int]], list[str]]
     """What tokens of the output look like."""
 
@@ -85,7 +85,7 @@ class Reading:
     def output(self) -> Stream:
         """What is said; of a model that continues what it reads, with what it read."""
         continues = self.writes and len(self.streams) == 1
-        return self.streams[self.speaker] if continues else self.said
+        return self.streams[self.output_stream] if continues else self.target
 
     def look(self, path: str) -> Look:
         """The attention of that path."""
@@ -98,7 +98,7 @@ class Reading:
     def run(self, copies: int = 1) -> Tensor:
         """Logits for each position of the output; with several copies of the input, for each of them."""
         logits_BTV: Tensor = self.model(*(x.expand(copies, *x.shape[1:]) for x in self.inputs))
-        return logits_BTV if self.said.tokens else logits_BTV[:, :0]  # some models say nothing
+        return logits_BTV if self.target.tokens else logits_BTV[:, :0]  # some models say nothing
 
     def weights(
         self, patterns: str | Sequence[str], heads: Sequence[int] | None = None, rows: Sequence[int] | None = None
@@ -110,22 +110,22 @@ class Reading:
 
     def log_probabilities(self, logits_BTV: Tensor) -> Tensor:
         """log p of each token said, given logits."""
-        said_BT1 = torch.tensor(self.said.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
+        said_BT1 = torch.tensor(self.target.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
         return logits_BTV.log_softmax(-1).gather(2, said_BT1)[..., 0].cpu()
 
-    def chances(self, logits_BTV: Tensor, count: int = 5) -> list[Chance]:
+    def token_probabilities(self, logits_BTV: Tensor, count: int = 5) -> list[TokenProbability]:
         """For each token said, how probable it was and what else was, given logits."""
         logs_TV = logits_BTV[0].log_softmax(-1).cpu()
         best = logs_TV.topk(min(count, logs_TV.size(1)), dim=1)
         result = []
-        for logs_V, token, values, others in zip(logs_TV, self.said.tokens, *best, strict=True):
+        for logs_V, token, values, others in zip(logs_TV, self.target.tokens, *best, strict=True):
             pairs = tuple(zip(others.tolist(), values.exp().tolist(), strict=True))
-            result.append(Chance(float(logs_V[token].exp()), pairs))
+            result.append(TokenProbability(float(logs_V[token].exp()), pairs))
         return result
 
 
 @dataclass(frozen=True)
-class Grown:
+class PartialOutput:
     """A text that is being written, as far as it is."""
 
     text: str
@@ -133,7 +133,7 @@ class Grown:
     """The tokens that its last one could look at: of what is translated, or of the text before it."""
 
 
-class Saying(Protocol):
+class Alternative(Protocol):
     """Something that a model may say."""
 
     @property
@@ -152,7 +152,7 @@ class Saying(Protocol):
         ...
 
 
-class Subject(Protocol):
+class Inspectable(Protocol):
     """What can be looked into: a model, with all that turns what it is given into tensors and its output into text."""
 
     @property
@@ -169,15 +169,15 @@ class Subject(Protocol):
         """How many tokens the inputs, given by role, have."""
         ...
 
-    def reading(self, inputs: Mapping[str, Any], said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Mapping[str, Any], target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on its inputs and on what is said about them: its own words, unless others are given."""
         ...
 
-    def alternatives(self, inputs: Mapping[str, Any], count: int) -> Sequence[Saying]:
+    def alternatives(self, inputs: Mapping[str, Any], count: int) -> Sequence[Alternative]:
         """What the model would say, best first; nothing, if it is not one to say things."""
         ...
 
-    def grow(self, inputs: Mapping[str, Any]) -> Iterator[Grown]:
+    def generate(self, inputs: Mapping[str, Any]) -> Iterator[PartialOutput]:
         """What the model says, longer with every token."""
         ...
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from helpers import randomise, seeds
 from regard.decoding.beam import Beam
-from regard.decoding.bounded import Bounded
+from regard.decoding.length_limit import LengthLimited
 from regard.decoding.sampling import Sampling
 from regard.models.gpt2 import Gpt2, Gpt2Config
 
@@ -24,15 +24,15 @@ def make(seed: int) -> Gpt2:
 @torch.no_grad()
 def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_nothing(end, seed) -> None:
     model = make(seed)
-    bounded = Bounded(model, 3, 3, end)
+    bounded = LengthLimited(model, 3, 3, end)
     (found,) = Beam(PROMPT[-1], end, 60, 4).search(bounded, (torch.tensor([PROMPT[:-1]]),), [3])
     words = [token for token in range(3) if token != end]
     ranked = []
     for size in range(4) if end == 2 else (3,):
         for text in product(words, repeat=size):
-            said = (*text, *(() if size == 3 else (end,)))
-            logs = model(torch.tensor([[*PROMPT, *said]])).log_softmax(-1)[0, len(PROMPT) - 1 :]
-            ranked.append((sum(float(logs[i, token]) for i, token in enumerate(said)) / (size + 1), text))
+            target = (*text, *(() if size == 3 else (end,)))
+            logs = model(torch.tensor([[*PROMPT, *target]])).log_softmax(-1)[0, len(PROMPT) - 1 :]
+            ranked.append((sum(float(logs[i, token]) for i, token in enumerate(target)) / (size + 1), text))
     ranked.sort(reverse=True)
     assert [h.tokens for h in found] == [text for _, text in ranked[:4]]
     assert [h.score for h in found] == pytest.approx([score for score, _ in ranked[:4]])
@@ -40,10 +40,12 @@ def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_n
 
 def test_the_model_is_not_asked_for_more_than_is_written() -> None:
     model = make(0)
-    (found,) = Sampling(PROMPT[-1], 3, tries=3).search(Bounded(model, 7, 3, 3), (torch.tensor([PROMPT[:-1]]),), [7])
+    (found,) = Sampling(PROMPT[-1], 3, samples=3).search(
+        LengthLimited(model, 7, 3, 3), (torch.tensor([PROMPT[:-1]]),), [7]
+    )
     for hypothesis in found:  # one step more would exceed the context
         assert len(hypothesis.tokens) == 7
-        assert hypothesis.cut
+        assert hypothesis.truncated
         assert hypothesis.token_scores[-1] == 0
 
 
@@ -68,6 +70,6 @@ class Sum:
 @pytest.mark.parametrize("how", [Beam(0, 1, 2), Sampling(0, 1, temperature=0.0)])
 def test_all_inputs_of_a_model_are_passed_on(how) -> None:
     inputs = torch.tensor([3, 4]), torch.tensor([10, 5])
-    for model in (Adding(), Bounded(Adding(), 3, 20, 1)):
+    for model in (Adding(), LengthLimited(Adding(), 3, 20, 1)):
         found = how.search(model, inputs, [3, 3])
         assert [best[0].tokens for best in found] == [(13,) * 3, (9,) * 3]

@@ -4,14 +4,14 @@ import torch
 from helpers import assert_same
 from regard.data import sequences
 from regard.models.heads import NoHead
-from regard.tasks.encoding import Encoder
+from regard.tasks.embedding import Embedder
 from texts import TEXTS, TOKENIZER, bert
 
-ENCODER = Encoder(bert(NoHead()), TOKENIZER)
+ENCODER = Embedder(bert(NoHead()), TOKENIZER)
 
 
 def states(text: str) -> list[torch.Tensor]:
-    (encoded,) = sequences.encode(TOKENIZER, [text], longest=24)
+    (encoded,) = sequences.encode(TOKENIZER, [text], max_length=24)
     with torch.no_grad():
         return [x[0] for x in ENCODER.model.states(*sequences.text_batch(TOKENIZER, [encoded]).inputs)]
 
@@ -45,14 +45,14 @@ def test_layers_are_joined_as_asked() -> None:
 
 def test_a_text_of_ten_thousand_words_is_cut() -> None:
     long = " ".join(["dog"] * 10_000)
-    assert ENCODER.encode([long])[0].is_cut
+    assert ENCODER.encode([long])[0].is_truncated
     assert_same(ENCODER.embed([long])[0], states(long)[-1].mean(0))
 
 
 def test_looking_shows_the_words_of_both_texts() -> None:
-    reading = ENCODER.reading("the brown dog [SEP] good food")
-    assert reading.streams["text"].layout.spelled == ("the", "brown", "dog", "good", "food")
-    assert reading.inputs[1].sum() > 0
+    trace = ENCODER.trace("the brown dog [SEP] good food")
+    assert trace.streams["text"].layout.spelled == ("the", "brown", "dog", "good", "food")
+    assert trace.inputs[1].sum() > 0
     view = ENCODER.look("the brown dog")
     assert view.rows == ("the", "brown", "dog")
     assert "brown" in str(view)

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from regard.codecs.wordpiece import END, WordPiece
 from regard.data import sequences
-from regard.data.batches import TOKENS, in_batches
+from regard.data.batches import BATCH_TOKENS, in_batches
 from regard.data.sequences import Encoded, TextBatch
 from regard.errors import RegardError
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Grown, Inputs, Reading, Saying, Stream, by_role
-from regard.explain.view import Looked
-from regard.tasks.opened import Opened
+from regard.explain.trace import Alternative, Inputs, PartialOutput, Stream, Trace, by_role
+from regard.explain.view import Viewable
+from regard.tasks.pipeline import Pipeline
 from regard.tasks.texts import expect_texts
 from regard.training.task import Task
 
@@ -23,7 +23,7 @@ Pool = Literal["mean", "cls", "max"]
 NOTHING = text_stream((), (), TextLayout((), ()))
 
 
-class Encoder(Looked, Opened):
+class Embedder(Viewable, Pipeline):
     """A BERT, whatever its head, that reads texts."""
 
     def __init__(self, model: nn.Module, tokenizer: WordPiece) -> None:
@@ -33,7 +33,7 @@ class Encoder(Looked, Opened):
 
     def encode(self, texts: Sequence[str], seconds: Sequence[str | None] | None = None) -> list[Encoded]:
         """Texts as the model reads them, cut to what it can take."""
-        return sequences.encode(self.tokenizer, texts, seconds, longest=self.model.limit)
+        return sequences.encode(self.tokenizer, texts, seconds, max_length=self.model.limit)
 
     def batches(self, encoded: Sequence[Encoded], tokens: int) -> Iterator[tuple[list[int], TextBatch]]:
         """Texts of like length together, and their numbers."""
@@ -49,7 +49,7 @@ class Encoder(Looked, Opened):
         join: Join = "mean",
         pool: Pool = "mean",
         normalise: bool = False,
-        batch_tokens: int = TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> Tensor:
         """A vector for each text, also for an empty one, of which the marks are left; for a string, its vector.
 
@@ -98,7 +98,7 @@ class Encoder(Looked, Opened):
         """A text as it is typed: `[SEP]` parts it in two, `[MASK]` hides a word."""
         one, is_pair, other = text.partition(END)
         seconds = [other] if is_pair else None
-        return sequences.encode(self.tokenizer, [one], seconds, longest=self.model.limit, orders=True)[0]
+        return sequences.encode(self.tokenizer, [one], seconds, max_length=self.model.limit, orders=True)[0]
 
     def inputs(self, encoded: Encoded) -> tuple[Tensor, ...]:
         """What the model is called with for one text."""
@@ -111,17 +111,17 @@ class Encoder(Looked, Opened):
         seen = tuple(parts.values()) if any(parts.values()) else ()
         return text_stream(tokens, of.pieces(tokens), TextLayout(tuple(words), of.spelled(tokens), seen))
 
-    def reading(self, inputs: Inputs, _said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, _said: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text, of which it says nothing."""
         encoded = self.read(self._text(inputs))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
-        return Reading(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
+        return Trace(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
 
-    def alternatives(self, _inputs: Inputs, _count: int) -> Sequence[Saying]:
+    def alternatives(self, _inputs: Inputs, _count: int) -> Sequence[Alternative]:
         """It writes no text of its own."""
         return ()
 
-    def grow(self, _inputs: Inputs) -> Iterator[Grown]:
+    def generate(self, _inputs: Inputs) -> Iterator[PartialOutput]:
         """Nor does it write word by word."""
         return iter(())
 
@@ -133,9 +133,9 @@ class EmbeddingTask(Task):
     verbs = ("embed", "look", "explore")
 
     @classmethod
-    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Encoder:
+    def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Embedder:
         """An encoder."""
-        return Encoder(model, codecs["text"])
+        return Embedder(model, codecs["text"])
 
 
 def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tensor:

@@ -5,13 +5,15 @@ of a Transformer's work are matrix products, and nothing makes it faster than th
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import FlopCounterMode, bmm_flop, mm_flop, sdpa_backward_flop_count, sdpa_flop_count
+
+from regard.blocks.torch_private import CPU_ATTENTION, CPU_ATTENTION_BACKWARD
 
 aten = torch.ops.aten
 SHAPES = {"cpu": (2048, 256, 1024)}  # of a layer's product in a model that a processor trains
@@ -19,27 +21,8 @@ LARGE = (4096, 4096, 4096)  # smaller ones leave a graphics card idle
 ROUNDS, SECONDS = 20, 0.5  # after which a measurement ends, whichever comes first
 
 
-class Count(TorchDispatchMode):
-    """Counts the floating-point operations of the matrix products inside, backward passes included."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Does what was asked for, and counts it."""
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
-        formula = FORMULAS.get(func.overloadpacket)
-        if formula:
-            self.flops += formula(*args, **kwargs, out_val=out)
-        return out
-
-
-def _recurrent(x_TBD: Any, of_x: Any, of_state: Any, *_: Any, **__: Any) -> int:
-    return 2 * x_TBD.shape[:2].numel() * (of_x.numel() + of_state.numel())
+def _recurrent(x_TBD: Sequence[int], of_x: Sequence[int], of_state: Sequence[int], *_: Any, **__: Any) -> int:
+    return 2 * prod(x_TBD[:2]) * (prod(of_x) + prod(of_state))
 
 
 def _recurrent_backward(*args: Any, **_: Any) -> int:
@@ -47,18 +30,29 @@ def _recurrent_backward(*args: Any, **_: Any) -> int:
 
 
 FORMULAS: dict[Any, Callable[..., int]] = {
-    **flop_registry,
     # what torch's own list leaves out: products that are added in place, attention and LSTMs on the CPU
-    aten.addmm_: flop_registry[aten.addmm],
-    aten.baddbmm_: flop_registry[aten.baddbmm],
-    aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[aten._scaled_dot_product_flash_attention],
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        flop_registry[aten._scaled_dot_product_flash_attention_backward]
+    aten.addmm_: lambda _, a, b, **__: mm_flop(a, b),
+    aten.baddbmm_: lambda _, a, b, **__: bmm_flop(a, b),
+    CPU_ATTENTION: lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
+    CPU_ATTENTION_BACKWARD: (
+        lambda upstream, query, key, value, *_, **__: sdpa_backward_flop_count(upstream, query, key, value)
     ),
     aten.mkldnn_rnn_layer: _recurrent,
     aten.mkldnn_rnn_layer_backward: _recurrent_backward,
 }
-"""By the name of an operation, how many operations on numbers it takes."""
+"""By operation, how many floating-point operations it takes, given the shapes of its arguments."""
+
+
+class FlopCounter(FlopCounterMode):
+    """Counts the floating-point operations of the matrix products inside, backward passes included."""
+
+    def __init__(self) -> None:
+        super().__init__(display=False, custom_mapping=FORMULAS)
+
+    @property
+    def flops(self) -> int:
+        """All of them."""
+        return self.get_total_flops()
 
 
 def limit(device: torch.device, dtype: torch.dtype) -> float:
@@ -69,9 +63,9 @@ def limit(device: torch.device, dtype: torch.dtype) -> float:
 @cache
 def _limit(device: torch.device, dtype: torch.dtype, _threads: int) -> float:
     rows, inner, columns = SHAPES.get(device.type, LARGE)
-    chance = torch.Generator(device)  # of its own, so that training draws the same numbers with and without this
+    rng = torch.Generator(device)  # of its own, so that training draws the same numbers with and without this
     a, b = (
-        torch.rand(*shape, generator=chance, dtype=dtype, device=device) for shape in ((rows, inner), (inner, columns))
+        torch.rand(*shape, generator=rng, dtype=dtype, device=device) for shape in ((rows, inner), (inner, columns))
     )
     return 2 * rows * inner * columns / best_time(lambda: (a @ b)[0, 0].item())  # a number to wait for
 

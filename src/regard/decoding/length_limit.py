@@ -15,19 +15,19 @@ from regard.models.interface import Autoregressive
 
 
 @dataclass(frozen=True)
-class BoundedState:
+class LengthLimitedState:
     """Where the model inside is, and how many more tokens it writes."""
 
     inner: Any
     left: int
 
-    def reorder(self, index_B: Tensor) -> "BoundedState":
+    def reorder(self, index_B: Tensor) -> "LengthLimitedState":
         """The state of the texts that `index_B` names."""
-        return BoundedState(self.inner.reorder(index_B), self.left)
+        return LengthLimitedState(self.inner.reorder(index_B), self.left)
 
 
 @dataclass(frozen=True)
-class Bounded:
+class LengthLimited:
     """A model around another.
 
     Args:
@@ -41,11 +41,11 @@ class Bounded:
     vocab_size: int
     end: int
 
-    def start(self, *inputs: Tensor) -> BoundedState:
+    def start(self, *inputs: Tensor) -> LengthLimitedState:
         """Reads what texts begin with."""
-        return BoundedState(self.model.start(*inputs), self.tokens)
+        return LengthLimitedState(self.model.start(*inputs), self.tokens)
 
-    def step(self, tokens_B: Tensor, state: BoundedState) -> tuple[Tensor, BoundedState]:
+    def step(self, tokens_B: Tensor, state: LengthLimitedState) -> tuple[Tensor, LengthLimitedState]:
         """Takes in one token of each text; gives logits for the next one."""
         if not state.left:
             logits_BV = torch.full((len(tokens_B), max(self.vocab_size, self.end + 1)), NEVER, device=tokens_B.device)
@@ -55,4 +55,4 @@ class Bounded:
         logits_BV = logits_BV[:, : self.vocab_size]
         if self.end >= self.vocab_size:
             logits_BV = torch.nn.functional.pad(logits_BV, (0, 1), value=NEVER)
-        return logits_BV, BoundedState(inner, state.left - 1)
+        return logits_BV, LengthLimitedState(inner, state.left - 1)

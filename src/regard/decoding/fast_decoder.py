@@ -21,6 +21,7 @@ from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.linear import linear
 from regard.blocks.norms import BatchNorm
 from regard.blocks.positions import Rotary
+from regard.blocks.torch_private import has_forward_hooks
 from regard.decoding.hypothesis import NEVER
 from regard.models.interface import Autoregressive, Stacked
 
@@ -28,17 +29,17 @@ WIDEST = 8  # rows of a sentence; more of them would look at too much that they 
 ROOM = 16  # tokens that there is room for, at least, when the block grows, if nobody knows better
 
 
-def lean(model: Autoregressive, room: int = ROOM) -> Autoregressive:
+def fast_decoder(model: Autoregressive, room: int = ROOM) -> Autoregressive:
     """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too.
 
     Args:
         room: the tokens that are expected to be written; if there are no more, what they are kept in need not grow.
     """
-    return Lean(model, room) if isinstance(model, Stacked) else model
+    return FastDecoder(model, room) if isinstance(model, Stacked) else model
 
 
 @dataclass
-class LeanState:
+class FastDecoderState:
     """Where the search is: N sentences, each with W rows. `step` and `reorder` use it up."""
 
     layers: Sequence["Layer"]
@@ -59,7 +60,7 @@ class LeanState:
     memory_unseen: Tensor | None
     """N11S: 0 where there is a token, -inf elsewhere."""
 
-    def reorder(self, index_B: Tensor) -> "LeanState":
+    def reorder(self, index_B: Tensor) -> "FastDecoderState":
         """The state of the rows that `index_B` names."""
         owners = [row // self.width for row in index_B.tolist()]
         groups = [(sentence, len(list(rows))) for sentence, rows in groupby(owners)]
@@ -103,7 +104,7 @@ class LeanState:
         self.length, self.slots = self.length + 1, stop
 
 
-class Lean:
+class FastDecoder:
     """A decoder with the weights of a model, which does the work itself where someone looks into it."""
 
     def __init__(self, model: Any, room: int = ROOM) -> None:
@@ -124,12 +125,12 @@ class Lean:
                 layer[..., :length, :] = torch.stack([x_BHSK[:, :, :length] for x_BHSK in before.buffer])
         memory, unseen = getattr(state, "memory", None), None
         if memory is None:
-            return LeanState(layers, length, 1, block, self.room, length, None, (), None)
+            return FastDecoderState(layers, length, 1, block, self.room, length, None, (), None)
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
         # in one piece, so that heads of all sentences can be multiplied at once without a copy each step
         seen = [KeyValue(*(x_BHSK.contiguous() for x_BHSK in layer)) for layer in memory.layers]
-        return LeanState(layers, length, 1, block, self.room, length, None, seen, unseen)
+        return FastDecoderState(layers, length, 1, block, self.room, length, None, seen, unseen)
 
     def _is_plain(self) -> bool:
         """Whether all it does is its layers' formulas: no dropout, gradient, other precision, batch norm, or hook."""
@@ -139,13 +140,14 @@ class Lean:
             or torch.is_grad_enabled()
             or torch.is_autocast_enabled(self.embedding.weight.device.type)
             or any(isinstance(module, BatchNorm) for module in modules)
-            or any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+            or any(map(has_forward_hooks, modules))
         )
 
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Takes in one token of each row; gives logits for the next one."""
-        if not isinstance(state, LeanState):
-            return self.model.step(tokens_B, state)
+        if not isinstance(state, FastDecoderState):
+            slow: tuple[Tensor, Any] = self.model.step(tokens_B, state)
+            return slow
         x_B1D = self.embedding(tokens_B[:, None])
         x_BD = (x_B1D if self.positions is None else self.positions(x_B1D, state.length))[:, 0]
         start = state.slots

@@ -15,7 +15,7 @@ from ctranslate2 import StorageView
 from torch import Tensor
 
 from regard.blocks.masks import no_padding
-from regard.codecs.subword import BEGIN, END, Tokenizer
+from regard.codecs.subword import BEGIN, END, SubwordTokenizer
 from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import pad, padding
 from regard.data.sequences import TextBatch
@@ -23,9 +23,9 @@ from regard.decoding.beam import Beam
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
-from regard.explain.reading import Inputs, Reading
+from regard.explain.trace import Inputs, Trace
 from regard.tasks.completion import Completer, CompletionTask
-from regard.tasks.encoding import Encoder, Join, pooled
+from regard.tasks.embedding import Embedder, Join, pooled
 from regard.tasks.translation import TranslationTask, Translator
 
 NEAR, NEAR_IN_8_BITS = 1e-3, 0.1  # log-probability a token: at worst, as float32 rounds, and on average
@@ -33,7 +33,7 @@ ALIKE, ALIKE_IN_8_BITS = 1 - 1e-5, 0.99  # cosine of two vectors, at worst
 SAMPLES, LONGEST = 8, 16  # random texts that an export is checked with, and the tokens of the longest
 
 
-class FastTranslator(Translator):
+class Ct2Translator(Translator):
     """A translator whose texts CTranslate2 writes.
 
     Args:
@@ -42,7 +42,12 @@ class FastTranslator(Translator):
     """
 
     def __init__(
-        self, folder: Path, model: Any, source: Tokenizer, target: Tokenizer, original: Callable[[], Translator]
+        self,
+        folder: Path,
+        model: Any,
+        source: SubwordTokenizer,
+        target: SubwordTokenizer,
+        original: Callable[[], Translator],
     ) -> None:
         self.model, self.source, self.target, self._original = model, source, target, original
         self._engine = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
@@ -59,7 +64,7 @@ class FastTranslator(Translator):
         self,
         how: Beam | Sampling,
         sources: Sequence[Sequence[int]],
-        longest: Sequence[int],
+        max_length: Sequence[int],
         starts: Sequence[Sequence[int]],
         scores: bool,
     ) -> list[list[Hypothesis]]:
@@ -73,15 +78,15 @@ class FastTranslator(Translator):
             self._named(1, starts) if any(starts) else None,
             beam_size=how.width,
             num_hypotheses=how.n_best,
-            length_penalty=how.penalty,
+            length_penalty=how.length_penalty,
             max_input_length=0,
             # in a wider beam, an end at once would take a place, and its search would part from ours more often
             min_decoding_length=0 if how.width == 1 else 1,
-            max_decoding_length=max(longest),
+            max_decoding_length=max(max_length),
             return_scores=True,
         )
         written = [
-            (i, tuple(self._numbers[name] for name in names[: longest[i]]), score)
+            (i, tuple(self._numbers[name] for name in names[: max_length[i]]), score)
             for i, result in enumerate(found)
             for names, score in zip(result.hypotheses, result.scores, strict=True)
         ]
@@ -91,8 +96,8 @@ class FastTranslator(Translator):
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for (i, tokens, score), each in zip(written, logs, strict=True):
             if scores:  # CTranslate2 counts neither a beginning that was given nor an end that was forced
-                score = sum(each) / len(each) ** how.penalty
-            results[i].append(Hypothesis(tokens, each, score, cut=len(tokens) >= longest[i]))
+                score = sum(each) / len(each) ** how.length_penalty
+            results[i].append(Hypothesis(tokens, each, score, truncated=len(tokens) >= max_length[i]))
         return results
 
     def token_scores(
@@ -116,18 +121,18 @@ class FastTranslator(Translator):
         sources, targets = [one for one, _ in encoded], [other for _, other in encoded]
         return [sum(scores) for scores in self.token_scores(sources, targets, batch_tokens)]
 
-    def grow(self, inputs: Inputs) -> Any:
+    def generate(self, inputs: Inputs) -> Any:
         """The translation as it grows, by torch."""
-        return self._original().grow(inputs)
+        return self._original().generate(inputs)
 
-    def _reading(self, source: Sequence[int], target: Sequence[int]) -> Reading:
-        return self._original()._reading(source, target)
+    def _trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
+        return self._original()._trace(source, target)
 
 
-class FastEncoder(Encoder):
+class Ct2Embedder(Embedder):
     """A BERT whose vectors CTranslate2 computes. Arguments as above."""
 
-    def __init__(self, folder: Path, model: Any, tokenizer: WordPiece, original: Callable[[], Encoder]) -> None:
+    def __init__(self, folder: Path, model: Any, tokenizer: WordPiece, original: Callable[[], Embedder]) -> None:
         self.model, self.tokenizer, self._original = model, tokenizer, original
         self.device = torch.device("cpu")
         self._engine = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
@@ -142,9 +147,9 @@ class FastEncoder(Encoder):
         found = self._engine.forward_batch(tokens, lengths, batch.segments_BT.tolist())
         return torch.from_numpy(np.array(found.last_hidden_state))
 
-    def reading(self, inputs: Inputs, said: str | Sequence[int] | None = None) -> Reading:
+    def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model at work on a text, by torch."""
-        return self._original().reading(inputs, said)
+        return self._original().trace(inputs, target)
 
 
 # checks
@@ -155,35 +160,38 @@ def opened(task: str, folder: Path, model: Any, codecs: Mapping[str, Any], origi
     if task == CompletionTask.name:
         raise RegardError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
     if task == TranslationTask.name:
-        return FastTranslator(folder, model, codecs["source"], codecs["target"], original)
-    return FastEncoder(folder, model, codecs["text"], original)
+        return Ct2Translator(folder, model, codecs["source"], codecs["target"], original)
+    return Ct2Embedder(folder, model, codecs["text"], original)
 
 
 def check(folder: Path, task: str, ours: Any, quantize: str | None) -> str:
     """Compares an export with the model that it was made from; gives what was found, or raises `RegardError`."""
     generator = torch.Generator().manual_seed(1)
 
-    def texts(first: int, last: int, longest: int) -> list[list[int]]:
-        lengths = torch.linspace(1, min(longest, LONGEST), SAMPLES).int().tolist()
+    def texts(first: int, last: int, max_length: int) -> list[list[int]]:
+        lengths = torch.linspace(1, min(max_length, LONGEST), SAMPLES).int().tolist()
         return [torch.randint(first, last, (length,), generator=generator).tolist() for length in lengths]
 
     checks: dict[str, Callable[..., str]] = {
         TranslationTask.name: _check_translator,
         CompletionTask.name: _check_completer,
     }
-    return checks.get(task, _check_encoder)(folder, ours, quantize, texts)
+    chosen: Callable[..., str] = checks.get(task, _check_encoder)
+    return chosen(folder, ours, quantize, texts)
 
 
 def _check_translator(folder: Path, ours: Translator, quantize: str | None, texts: Callable[..., Any]) -> str:
     config = ours.model.config
-    fast = FastTranslator(folder, ours.model, ours.source, ours.target, lambda: ours)
+    fast = Ct2Translator(folder, ours.model, ours.source, ours.target, lambda: ours)
     sources = texts(END + 1, config.source_vocab_size or config.vocab_size, fast._room)
-    longest = [min(2 * len(source) + 20, fast._room) for source in sources]
+    max_length = [min(2 * len(source) + 20, fast._room) for source in sources]
     how, starts = Beam(BEGIN, END, width=1), [()] * len(sources)
-    mine = [found for (found,) in ours._search(how, sources, longest, starts, True)]
-    theirs = [found.tokens for (found,) in fast._search(how, sources, longest, starts, False)]
+    mine = [found for (found,) in ours._search(how, sources, max_length, starts, True)]
+    theirs = [found.tokens for (found,) in fast._search(how, sources, max_length, starts, False)]
     logs = fast.token_scores(sources, [found.tokens for found in mine])
-    return _verdict(quantize, [found.tokens for found in mine] == theirs, [found.token_scores for found in mine], logs)
+    return _comparison(
+        quantize, [found.tokens for found in mine] == theirs, [found.token_scores for found in mine], logs
+    )
 
 
 def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts: Callable[..., Any]) -> str:
@@ -192,23 +200,23 @@ def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts:
     tokens = LONGEST if ours.model.limit is None else min(LONGEST, ours.model.limit // 2)
     prompts = texts(0, ours.tokenizer.vocab_size, tokens)
     mine = [ours._best(prompt, tokens)[0] for prompt in prompts]
-    said = [[token for token in found.tokens if token != ours._end] for found in mine]
+    target = [[token for token in found.tokens if token != ours._end] for found in mine]
     found = engine.generate_batch(
         [[names[token] for token in prompt] for prompt in prompts],
         max_batch_size=1,  # or else what the longer prompts have more than the shortest would count as written
         max_length=tokens,
         include_prompt_in_result=False,
     )
-    read = [[names[token] for token in (*prompt, *rest)] for prompt, rest in zip(prompts, said, strict=True)]
+    read = [[names[token] for token in (*prompt, *rest)] for prompt, rest in zip(prompts, target, strict=True)]
     logs = [
         result.log_probs[len(prompt) - 1 :]
         for prompt, result in zip(prompts, engine.score_batch(read, max_input_length=0), strict=True)
     ]
-    scores = [completion.token_scores[: len(rest)] for completion, rest in zip(mine, said, strict=True)]
-    return _verdict(quantize, said == [result.sequences_ids[0] for result in found], scores, logs)
+    scores = [completion.token_scores[: len(rest)] for completion, rest in zip(mine, target, strict=True)]
+    return _comparison(quantize, target == [result.sequences_ids[0] for result in found], scores, logs)
 
 
-def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: Sequence[Any]) -> str:
+def _comparison(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: Sequence[Any]) -> str:
     """What comes of the log-probabilities of the tokens that our model wrote, and of whether both wrote the same."""
     pairs = [pair for some in zip(mine, theirs, strict=True) for pair in zip(*some, strict=True)]
     differences = torch.tensor([one - other for one, other in pairs])
@@ -227,9 +235,9 @@ def _verdict(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: S
 
 
 @torch.no_grad()
-def _check_encoder(folder: Path, ours: Encoder, quantize: str | None, texts: Callable[..., Any]) -> str:
+def _check_encoder(folder: Path, ours: Embedder, quantize: str | None, texts: Callable[..., Any]) -> str:
     config, of = ours.model.config, ours.tokenizer
-    fast = FastEncoder(folder, ours.model, of, lambda: ours)
+    fast = Ct2Embedder(folder, ours.model, of, lambda: ours)
     read = [[of.begin, *text, of.end] for text in texts(0, config.vocab_size, config.context - 2)]
     tokens_BT = pad(read, of.pad)
     segments_BT = torch.arange(tokens_BT.size(1)).expand_as(tokens_BT) % config.segments

@@ -12,7 +12,7 @@ from regard.blocks.recurrent import KERNELS
 from regard.config import ConfigError, parse
 from regard.explain.walk import parts
 from regard.models.interface import Observable
-from regard.models.tagger import UNKNOWN, Tagger, TaggerConfig
+from regard.models.rnn_tagger import UNKNOWN, RnnTagger, RnnTaggerConfig
 
 LABELS = ("NOUN", "VERB", "ADJ", "ADP")
 SIZES = (11, 7, 4)
@@ -21,9 +21,9 @@ KINDS = pytest.mark.parametrize(
 )
 
 
-def make(**changes: Any) -> Tagger:
+def make(**changes: Any) -> RnnTagger:
     small = {"sizes": SIZES, "labels": LABELS, "word_width": 5, "feature_width": 3, "width": 6}
-    return randomise(TaggerConfig(**{**small, **changes}).build()).eval()
+    return randomise(RnnTaggerConfig(**{**small, **changes}).build()).eval()
 
 
 def random_features(lengths: list[int]) -> Tensor:
@@ -80,7 +80,7 @@ def test_the_encoder_is_the_one_asked_for(cell, bidirectional, layers) -> None:
     assert kernel.dropout == (0.25 if layers > 1 else 0)
 
 
-def learnt(model: Tagger, words: Tensor, tags: Tensor) -> float:
+def learnt(model: RnnTagger, words: Tensor, tags: Tensor) -> float:
     """Trains on all but the last hundred sentences; gives the share of words of these that are tagged right."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     model.train()
@@ -100,8 +100,8 @@ def test_it_learns_what_needs_the_neighbours_of_a_word(cell) -> None:
     is_odd = F.pad(words % 2, (1, 1))
     left, right = is_odd[:, :-2], is_odd[:, 2:]
 
-    def model(bidirectional: bool) -> Tagger:
-        config = TaggerConfig(
+    def model(bidirectional: bool) -> RnnTagger:
+        config = RnnTaggerConfig(
             sizes=(8,), labels=LABELS, cell=cell, bidirectional=bidirectional, word_width=16, width=32,
             dropout=0.0, word_dropout=0.0,
         )  # fmt: skip
@@ -149,9 +149,9 @@ def test_one_can_look_into_it_and_a_sentence_may_be_of_any_length() -> None:
 
 
 def test_a_config_is_read_back() -> None:
-    config = TaggerConfig(sizes=SIZES, labels=LABELS, cell="gru")
+    config = RnnTaggerConfig(sizes=SIZES, labels=LABELS, cell="gru")
     data = {"sizes": [11, 7, 4], "labels": list(LABELS), "cell": "gru"}
-    assert parse(TaggerConfig, data) == config
+    assert parse(RnnTaggerConfig, data) == config
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_a_config_is_read_back() -> None:
 )
 def test_impossible_configs_are_named(change, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        TaggerConfig(**{"sizes": SIZES, "labels": LABELS, **change})
-    assert TaggerConfig(sizes=SIZES, labels=LABELS, width=7, bidirectional=False).width == 7
+        RnnTaggerConfig(**{"sizes": SIZES, "labels": LABELS, **change})
+    assert RnnTaggerConfig(sizes=SIZES, labels=LABELS, width=7, bidirectional=False).width == 7
 
 
 def test_wrong_input_is_named() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 
-class Opened:
+class Pipeline:
     """A model with its codecs, ready to do what it is for; `regard.load` gives one."""
 
     model: Any

@@ -21,28 +21,37 @@ from regard.blocks.recurrent import Cell, RecurrentEncoder
 from regard.blocks.shapes import expect
 from regard.config import Config, Positive, Problem, Rate
 
-PAD, UNKNOWN = 0, 1
+PAD_FEATURE, UNKNOWN = 0, 1
 """The first two numbers of every feature."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggerConfig(Config):
+class RnnTaggerConfig(Config):
     """A tagger's shape, and its labels."""
 
-    kind: Literal["tagger"] = "tagger"
+    kind: Literal["rnn_tagger"] = "rnn_tagger"
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
-    """How many numbers each feature of a word has, padding and unknown among them; the first feature is the word."""
+    """Vocabulary size of each feature of a word, padding and unknown included; the first feature is the word. Taken
+    from the tokenizer."""
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
+    """Tags to choose from. Taken from the data."""
     cell: Cell = "lstm"
+    """Recurrent cell: tanh RNN, GRU or LSTM."""
     bidirectional: bool = True
+    """Bidirectional layers: half of the width reads in each direction."""
     word_width: Positive = 100
+    """Embedding width of words."""
     feature_width: Positive = 32
-    """The width of each feature but the first."""
+    """Embedding width of every other feature."""
     width: Positive = 128
+    """Hidden size of the recurrent layers."""
     layers: Positive = 1
+    """Number of recurrent layers."""
     dropout: Rate = 0.3
+    """Dropout rate."""
     word_dropout: Rate = 0.1
-    """How often a word is hidden in training, so that unknown words are learnt about."""
+    """Word dropout: share of the words replaced by the unknown word in training, so that unknown words are learnt
+    about."""
 
     def problems(self) -> Iterator[Problem]:
         """Values that cannot go together."""
@@ -53,12 +62,12 @@ class TaggerConfig(Config):
         if self.bidirectional and self.width % 2:
             yield Problem("width", "half of it reads in each direction; choose an even one", self.width)
 
-    def build(self) -> "Tagger":
+    def build(self) -> "RnnTagger":
         """The model, with fresh weights."""
-        return Tagger(self)
+        return RnnTagger(self)
 
 
-class Tagger(nn.Module):
+class RnnTagger(nn.Module):
     """Reads the words of a sentence in order and scores the labels of each."""
 
     looks: ClassVar[dict[str, tuple[str, str]]] = {}
@@ -68,7 +77,7 @@ class Tagger(nn.Module):
     fresh: ClassVar = ("output.",)
     optional: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, config: TaggerConfig) -> None:
+    def __init__(self, config: RnnTaggerConfig) -> None:
         super().__init__()
         self.config = config
         widths = (config.word_width, *(config.feature_width for _ in config.sizes[1:]))

@@ -6,7 +6,7 @@ import pytest
 
 SCRIPT = """
 import resource, sys, torch
-from regard.memory import keep_memory
+from regard.process_memory import keep_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_memory()
@@ -31,7 +31,7 @@ def test_memory_that_is_kept_makes_no_page_faults() -> None:
 FREED = """
 import re, torch
 from pathlib import Path
-from regard.memory import give_back
+from regard.process_memory import release_memory
 
 def resident():
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -39,7 +39,7 @@ def resident():
 blocks = [torch.ones(20_000) for _ in range(2000)]
 del blocks[:-1]  # what lies above the free ones keeps them from being given back
 before = resident()
-give_back()
+release_memory()
 print(before - resident())
 """
 

@@ -20,7 +20,7 @@ def keep_memory() -> None:
     _ask("mallopt", TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Asks glibc to give back all that is free; elsewhere, does nothing."""
     _ask("malloc_trim", 0)
 

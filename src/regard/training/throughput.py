@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from regard.training.config import TrainConfig
-from regard.training.products import Count
+from regard.training.flops import FlopCounter
 from regard.training.task import Tally
 
 WARM_UP = 3  # steps whose time does not count: memory is being got, kernels chosen
 COUNTED_FIRST, COUNTED_EVERY = 8, 50  # steps whose matrix products are counted, which slows them down a little
 
 
-class Meter:
+class Throughput:
     """Times and counts of a run since it was started.
 
     Args:
@@ -35,7 +35,7 @@ class Meter:
             if self.steps >= COUNTED_FIRST and self.steps % COUNTED_EVERY:
                 tally = take()
             else:
-                with Count() as count:
+                with FlopCounter() as count:
                     tally = take()
                 self._flops += count.flops
                 self._counted_tokens += tally.counts["tokens"]
@@ -75,7 +75,7 @@ class Forecast:
     def __str__(self) -> str:
         return f"predicted {self.seconds / 60:.1f} min for {self.steps:,} steps"
 
-    def off(self, steps: int, seconds: float) -> float:
+    def error(self, steps: int, seconds: float) -> float:
         """By which share a step took longer than predicted."""
         return (seconds / steps) / (self.seconds / self.steps) - 1
 
@@ -87,10 +87,10 @@ def forecast(config: TrainConfig, epoch: float, step: float, validation: float, 
         epoch: the steps of an epoch.
         step, validation, checkpoint: the seconds of one.
     """
-    pace = step + validation / config.validate + checkpoint / config.checkpoint
+    pace = step + validation / config.validate_every + checkpoint / config.checkpoint_every
     budgets = (config.steps, (config.epochs or 0) * epoch, (config.minutes or 0) * 60 / pace)
     steps = math.ceil(min(budget for budget in budgets if budget))
-    validations, checkpoints = math.ceil(steps / config.validate), math.ceil(steps / config.checkpoint)
+    validations, checkpoints = math.ceil(steps / config.validate_every), math.ceil(steps / config.checkpoint_every)
     return Forecast(steps, steps * step + validations * validation + checkpoints * checkpoint)
 
 
@@ -99,6 +99,6 @@ def look_back(whole: Forecast | None, steps: int, seconds: float, memory: int) -
     values: dict[str, float] = {"minutes": seconds / 60, "peak_memory": memory}
     text = f"took {seconds / 60:.1f} min for {steps:,} steps; peak memory {memory / 1e9:.1f} GB"
     if whole is not None:
-        values["off"] = whole.off(steps, seconds)
-        text = f"{whole}, {text}; a step took {abs(values['off']):.0%} {'more' if values['off'] > 0 else 'less'}"
+        error = values["prediction_error"] = whole.error(steps, seconds)
+        text = f"{whole}, {text}; a step took {abs(error):.0%} {'more' if error > 0 else 'less'}"
     return values, text

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from regard.recipe import TrainConfig
-from regard.training.meter import COUNTED_FIRST, WARM_UP, Forecast, Meter, forecast
 from regard.training.task import Tally
+from regard.training.throughput import COUNTED_FIRST, WARM_UP, Forecast, Throughput, forecast
 from runs import start
 
 PACE = {"epoch": 40.5, "step": 2.0, "validation": 30.0, "checkpoint": 10.0}
@@ -18,40 +18,40 @@ PACE = {"epoch": 40.5, "step": 2.0, "validation": 30.0, "checkpoint": 10.0}
 )
 def test_a_run_takes_what_its_first_budget_allows_and_its_validations_and_checkpoints(budget, steps) -> None:
     # a step takes 2 s, every tenth is followed by a validation of 30, every fifth by a checkpoint of 10
-    found = forecast(TrainConfig(**budget, validate=10, checkpoint=5), **PACE)
+    found = forecast(TrainConfig(**budget, validate_every=10, checkpoint_every=5), **PACE)
     assert found.steps == steps
     assert found.seconds == steps * 2 + -(-steps // 10) * 30 + -(-steps // 5) * 10
 
 
 def test_a_prediction_is_judged_by_the_time_of_a_step() -> None:
-    assert Forecast(100, 60.0).off(100, 66.0) == pytest.approx(0.1)
-    assert Forecast(100, 60.0).off(50, 27.0) == pytest.approx(-0.1)  # stopped early, but faster
+    assert Forecast(100, 60.0).error(100, 66.0) == pytest.approx(0.1)
+    assert Forecast(100, 60.0).error(50, 27.0) == pytest.approx(-0.1)  # stopped early, but faster
 
 
 def test_a_meter_counts_the_first_steps_and_times_those_after_the_warm_up(monkeypatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("regard.training.meter.time.perf_counter", lambda: now[0])
-    meter, products = Meter(limit=1e6), torch.ones(10, 10)
+    monkeypatch.setattr("regard.training.throughput.time.perf_counter", lambda: now[0])
+    throughput, products = Throughput(limit=1e6), torch.ones(10, 10)
 
     def take() -> Tally:
-        now[0] += 100.0 if meter.steps < WARM_UP else 2.0
+        now[0] += 100.0 if throughput.steps < WARM_UP else 2.0
         tally = Tally()
-        tally.counts["tokens"] = 5 if meter.steps < COUNTED_FIRST else 1000
+        tally.counts["tokens"] = 5 if throughput.steps < COUNTED_FIRST else 1000
         _ = products @ products
         return tally
 
     for _ in range(20):
-        meter.step(take)
-    assert meter.seconds("step") == 2.0
-    assert meter.flops_per_token == 2000 / 5
-    assert meter.utilisation(tokens_per_second=250) == 0.1
+        throughput.step(take)
+    assert throughput.seconds("step") == 2.0
+    assert throughput.flops_per_token == 2000 / 5
+    assert throughput.utilisation(tokens_per_second=250) == 0.1
 
 
 def test_the_log_tells_use_memory_and_how_far_off_the_prediction_was(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("regard.training.loop.LOG_EVERY", 5)
     monkeypatch.setattr("regard.training.loop.PREDICTED_AFTER", 8)
-    training, said = start(tmp_path / "run"), []
-    training.report.say = said.append
+    training, target = start(tmp_path / "run"), []
+    training.report.say = target.append
     training.train()
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     logged = [line for line in lines if "utilisation" in line]
@@ -62,14 +62,17 @@ def test_the_log_tells_use_memory_and_how_far_off_the_prediction_was(tmp_path: P
     assert prediction["predicted_steps"] == training.state.step  # two epochs, counted in batches
     last = lines[-1]
     assert last["minutes"] == training.state.seconds / 60
-    assert last["off"] == pytest.approx(last["minutes"] / prediction["predicted_minutes"] - 1)
-    assert f"predicted {prediction['predicted_minutes']:.1f} min for {training.state.step} steps, took" in said[-1]
-    assert f"a step took {abs(last['off']):.0%} {'more' if last['off'] > 0 else 'less'}" in said[-1]
+    assert last["prediction_error"] == pytest.approx(last["minutes"] / prediction["predicted_minutes"] - 1)
+    assert f"predicted {prediction['predicted_minutes']:.1f} min for {training.state.step} steps, took" in target[-1]
+    assert (
+        f"a step took {abs(last['prediction_error']):.0%} {'more' if last['prediction_error'] > 0 else 'less'}"
+        in target[-1]
+    )
 
 
 def test_a_run_that_goes_on_remembers_the_prediction(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("regard.training.loop.PREDICTED_AFTER", 5)
-    training = start(tmp_path / "run", "train.checkpoint=6", "train.steps=6")
+    training = start(tmp_path / "run", "train.checkpoint_every=6", "train.steps=6")
     training.train()
     assert training.state.predicted_steps == 6
-    assert start(tmp_path / "run", "train.checkpoint=6", "train.steps=6").state.predicted_steps == 6
+    assert start(tmp_path / "run", "train.checkpoint_every=6", "train.steps=6").state.predicted_steps == 6

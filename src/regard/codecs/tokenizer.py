@@ -17,7 +17,7 @@ def read_lines(path: Path) -> list[str]:
         raise RegardError(f"{path}, line {line}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
 
 
-class EngineTokenizer:
+class Tokenizer:
     """A tokenizer around the library's engine."""
 
     slot: ClassVar = "tokenizer"

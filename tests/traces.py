@@ -4,7 +4,7 @@ import torch
 
 from helpers import randomise
 from regard.explain.media.text import TextLayout, text_stream
-from regard.explain.reading import Reading
+from regard.explain.trace import Trace
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -24,7 +24,7 @@ MODELS = {
 }
 
 
-def read(name: str) -> Reading:
+def read(name: str) -> Trace:
     torch.manual_seed(1)
     model = randomise(MODELS[name].build()).eval()
     streams = {
@@ -32,5 +32,5 @@ def read(name: str) -> Reading:
         "target": text_stream((1, 7, 8, 3), ".xyz", TextLayout((-1, 0, 0, 1), ("xy", "z"))),
     }
     inputs = tuple(torch.tensor([stream.tokens]) for stream in streams.values())
-    said = text_stream((7, 8, 3, 2), "xyz.", TextLayout((0, 0, 1, -1), ("xy", "z")))
-    return Reading(model, inputs, streams, "target", said, (7, 8, 3), lambda tokens: [str(token) for token in tokens])
+    target = text_stream((7, 8, 3, 2), "xyz.", TextLayout((0, 0, 1, -1), ("xy", "z")))
+    return Trace(model, inputs, streams, "target", target, (7, 8, 3), lambda tokens: [str(token) for token in tokens])

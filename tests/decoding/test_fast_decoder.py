@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from helpers import assert_same, padded, padded_tokens, randomise, seeds
 from regard.blocks.capture import capture, intervene
-from regard.decoding import lean as module
-from regard.decoding.beam import Beam, few_best
-from regard.decoding.lean import LeanState, join, lean
+from regard.decoding import fast_decoder as module
+from regard.decoding.beam import Beam, top_few
+from regard.decoding.fast_decoder import FastDecoderState, fast_decoder, join
 from regard.models.gpt2 import Gpt2Config
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -66,11 +66,11 @@ def moves(draw: Any, rows: int) -> list[list[int]]:
 @given(moves(3), seeds)
 def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
     model = make(name, seed)
-    leaner = lean(model)
+    leaner = fast_decoder(model)
     inputs = (torch.randint(1, 11, (3, seed % 4)),) if name == "gpt2" else padded([4, 1, 3])
     with torch.no_grad():
         expected, got = model.start(*inputs), leaner.start(*inputs)
-        assert isinstance(got, LeanState)
+        assert isinstance(got, FastDecoderState)
         for index in moves:
             states = [state.reorder(torch.tensor(index)) for state in (expected, got)]
             expected, got = assert_alike(model, leaner, states, len(index))
@@ -79,7 +79,7 @@ def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
 @models
 def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
     model = make(name, 1)
-    leaner = lean(model)
+    leaner = fast_decoder(model)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     rows = torch.tensor([0, 0, 0, 1, 1, 1])
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
 def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> None:
     model = make(name, 1)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
-    leaner = lean(model)
+    leaner = fast_decoder(model)
     with torch.no_grad():
         state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
         _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
@@ -109,7 +109,7 @@ def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> No
 def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
     model, tokens = make(name, 1), 2 * module.ROOM
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
-    leaner, blocks = lean(model, tokens), set()
+    leaner, blocks = fast_decoder(model, tokens), set()
     with torch.no_grad():
         state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
         for _ in range(tokens):
@@ -124,17 +124,17 @@ def test_in_another_precision_the_model_itself_does_the_work(name) -> None:
     model = make(name, 1).float()
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        state = lean(model).start(*inputs)
-        assert not isinstance(state, LeanState)
-        assert lean(model).step(torch.tensor([1, 2]), state)[0].isfinite().all()
+        state = fast_decoder(model).start(*inputs)
+        assert not isinstance(state, FastDecoderState)
+        assert fast_decoder(model).step(torch.tensor([1, 2]), state)[0].isfinite().all()
 
 
 def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
     model = make("gpt2", 1)
     with torch.no_grad():
-        state = lean(model).start(torch.ones(1, 2, dtype=torch.long))
+        state = fast_decoder(model).start(torch.ones(1, 2, dtype=torch.long))
         assert state.reorder(torch.zeros(module.WIDEST, dtype=torch.long)).width == module.WIDEST
-        state = lean(model).start(torch.ones(1, 2, dtype=torch.long))
+        state = fast_decoder(model).start(torch.ones(1, 2, dtype=torch.long))
         assert state.reorder(torch.zeros(module.WIDEST + 1, dtype=torch.long)).width == 1
 
 
@@ -142,9 +142,9 @@ def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
 @given(seeds, st.integers(1, 4))
 def test_a_search_finds_the_same(name, seed, width) -> None:
     model = make(name, seed)
-    inputs, longest = padded([4, 1, 3, 2]), [6, 4, 9, 7]
+    inputs, max_length = padded([4, 1, 3, 2]), [6, 4, 9, 7]
     how = Beam(1, 2, width, n_best=width)
-    got, expected = how.search(lean(model), inputs, longest), how.search(model, inputs, longest)
+    got, expected = how.search(fast_decoder(model), inputs, max_length), how.search(model, inputs, max_length)
     for mine, theirs in zip(got, expected, strict=True):
         assert [each.tokens for each in mine] == [each.tokens for each in theirs]
         for one, other in zip(mine, theirs, strict=True):
@@ -153,19 +153,19 @@ def test_a_search_finds_the_same(name, seed, width) -> None:
 
 def test_who_is_looked_into_works_as_it_is_written() -> None:
     model = make("after", 1)
-    leaner, source = lean(model), padded_tokens([3])
+    leaner, source = fast_decoder(model), padded_tokens([3])
     with torch.no_grad(), capture(model) as maps:
         _, state = leaner.step(torch.tensor([1]), leaner.start(source))
-    assert not isinstance(state, LeanState)
+    assert not isinstance(state, FastDecoderState)
     assert maps["decoder.layers.1.cross"].shape == (1, 2, 1, 3)
 
 
 @pytest.mark.parametrize("change", ["drop_mask", "drop_scaling"])
 def test_who_is_changed_works_as_changed(change) -> None:
     model, how = make("after", 1), Beam(1, 2, width=2)
-    inputs, longest = padded([4, 2]), [6, 6]
+    inputs, max_length = padded([4, 2]), [6, 6]
     with intervene(model, **{change: "*"}):
-        assert how.search(lean(model), inputs, longest) == how.search(model, inputs, longest)
+        assert how.search(fast_decoder(model), inputs, max_length) == how.search(model, inputs, max_length)
 
 
 def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
@@ -174,12 +174,12 @@ def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
     tokens_B = torch.tensor([1])
     with torch.no_grad():
         expected_BV, _ = model.step(tokens_B, model.start(*inputs))
-        got_BV, _ = lean(model).step(tokens_B, lean(model).start(*inputs))
+        got_BV, _ = fast_decoder(model).step(tokens_B, fast_decoder(model).start(*inputs))
     assert_same(got_BV, expected_BV)
 
 
 def test_rows_that_go_apart_leave_behind_what_they_do_not_see() -> None:
-    leaner = lean(make("gpt2", 1))
+    leaner = fast_decoder(make("gpt2", 1))
     with torch.no_grad():
         state = leaner.start(torch.ones(1, 2, dtype=torch.long)).reorder(torch.tensor([0, 0, 0]))
         for _ in range(4):
@@ -193,12 +193,12 @@ def test_rows_that_go_apart_leave_behind_what_they_do_not_see() -> None:
 def test_norms_over_a_batch_and_dropout_are_left_to_the_model(changes) -> None:
     model = TransformerConfig(**{**SHAPE, **changes}).build().train(not changes)
     with torch.no_grad():
-        assert not isinstance(lean(model).start(padded_tokens([3])), LeanState)
+        assert not isinstance(fast_decoder(model).start(padded_tokens([3])), FastDecoderState)
 
 
 def test_other_models_are_left_alone() -> None:
     model = RnnSeq2SeqConfig(vocab_size=11).build()
-    assert lean(model) is model
+    assert fast_decoder(model) is model
 
 
 @models
@@ -208,7 +208,7 @@ def test_matrices_that_lie_side_by_side_are_the_same(name) -> None:
     join(model)
     for key, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[key])
-    block = lean(model).blocks[0].attention
+    block = fast_decoder(model).blocks[0].attention
     joined, _ = module._joined(block)
     assert joined.data_ptr() == block.query.weight.data_ptr()
     assert torch.equal(joined, torch.cat([block.query.weight, block.key.weight, block.value.weight]))
@@ -218,6 +218,6 @@ def test_matrices_that_lie_side_by_side_are_the_same(name) -> None:
 def test_the_few_best_are_the_best(rows, length, count, seed) -> None:
     x_BV = torch.rand(rows, length, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     expected = x_BV.topk(min(count, length))
-    values_BC, indices_BC = few_best(x_BV, count)
+    values_BC, indices_BC = top_few(x_BV, count)
     assert torch.equal(values_BC, expected.values)
     assert torch.equal(indices_BC, expected.indices)

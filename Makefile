@@ -34,6 +34,7 @@ check: node_modules/ready setup  ## format, lint, types (Python and JavaScript),
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/words.py
 	node_modules/.bin/tsc
 
 node_modules/ready: package.json package-lock.json

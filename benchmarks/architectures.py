@@ -1,11 +1,11 @@
-"""The lectures' comparison under equal conditions: RNN without attention, with Bahdanau's, convolution, Transformer.
+"""The lectures' comparison under equal conditions: RNN with and without attention, convolution, Transformer.
 
     python benchmarks/architectures.py --data multi30k
 
-Same data (Multi30k, English to German), same tokenizer, same 15 minutes of two cores, each model with the best of the
-same three learning rates, by validation loss. How many steps 15 minutes are is measured once, on an idle machine, with
-the models in turns (runs/architectures/speeds.json); so the trainings themselves may run beside other work. They are
-taken up again where they were, and need not be done in one go; `--only` chooses some of them.
+Same data (Multi30k, English to German), same tokenizer, same 15 minutes on two cores, each model with the best of the
+same three learning rates, by validation loss. The number of steps in 15 minutes is measured once, on an idle machine,
+with the models taking turns (runs/architectures/speeds.json), so other processes may run during training. Interrupted
+runs resume; `--only` selects some of the models.
 """
 
 import argparse
@@ -44,22 +44,22 @@ SAME = [
     "train.label_smoothing=0.1",
     "train.ema=0.999", "train.validate_every=400", "train.checkpoint_every=400", "seed=1",
 ]  # fmt: skip
-FEW = 5  # steps at a time, to measure speed
-LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words of the source
+FEW = 5  # steps per measurement of speed
+LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words in the source
 
 
 def folder(model: str, rate: float) -> Path:
-    """Where a run is."""
+    """The folder of a run."""
     return Path("runs/architectures") / f"{model.replace(', ', '-').replace(' ', '-')}-{rate:g}"
 
 
 def recipe_of(model: str, data: Path) -> list[str]:
-    """The recipe of a model, and what is changed in it."""
+    """The recipe of a model and its overrides."""
     return [*MODELS[model], *SAME, *multi30k(data), "train.epochs=1000"]
 
 
 def speeds(data: Path) -> dict[str, float]:
-    """Steps a minute of each model, measured once."""
+    """Steps per minute of each model, measured once."""
     path = Path("runs/architectures/speeds.json")
     if not path.exists():
         with tempfile.TemporaryDirectory() as aside:
@@ -76,13 +76,13 @@ def speeds(data: Path) -> dict[str, float]:
 
 
 def few_steps(training: Training) -> None:
-    """Some steps, as training does them."""
+    """Run a few training steps."""
     for _ in range(FEW):
         training.step([next(training.batches)], 1e-4)
 
 
 def train(model: str, rate: float, data: Path, steps: int) -> None:
-    """Trains, or goes on training, unless it is done."""
+    """Train or resume a run, unless it is finished."""
     print(f"{model}, learning rate {rate:g}, {steps:,} steps", flush=True)
     if (folder(model, rate) / "last").exists():
         return
@@ -98,9 +98,9 @@ def best(run: Path) -> float:
 
 
 def main() -> None:
-    """Trains, tests, prints tables and draws."""
+    """Train, test, print tables and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
+    parser.add_argument("--data", type=Path, required=True, help="folder with Multi30k")
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--only", choices=MODELS, nargs="+", default=list(MODELS))
     options = parser.parse_args()
@@ -134,7 +134,7 @@ def main() -> None:
         ]
         print(f"| {model} | {' | '.join([*cells, *(f'{value:.1f}' for value in by_length)])} |", flush=True)
         axes.plot(spans, by_length, marker="o", label=f"{model} ({scores.bleu:.1f})")
-    axes.set_xlabel("words of the source")
+    axes.set_xlabel("words in the source")
     axes.set_ylabel("BLEU")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)

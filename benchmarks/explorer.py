@@ -1,9 +1,9 @@
-"""How long the explorer takes to answer, with the bundled model and a sentence of about twenty tokens.
+"""Latency of the explorer, with the bundled model and a sentence of about twenty tokens.
 
     python benchmarks/explorer.py
 
-Each question goes over HTTP, as the page asks it, about sentences that were never asked about before; the aim is an
-answer within 200 ms.
+Each request goes over HTTP, as from the page, with sentences that are not in the cache yet; the target is a response
+within 200 ms.
 """
 
 import json
@@ -24,7 +24,7 @@ SENTENCE = "In {year}, the old teacher walked to the red house near the sea."
 
 
 def ask(url: str, verb: str, arguments: dict[str, Any]) -> tuple[float, bytes]:
-    """Seconds until the whole answer is there, and the answer."""
+    """Seconds until the response is complete, and the response."""
     body = json.dumps(arguments).encode()
     start = time.perf_counter()
     with urllib.request.urlopen(urllib.request.Request(f"{url}api/{verb}", body)) as response:
@@ -33,7 +33,7 @@ def ask(url: str, verb: str, arguments: dict[str, Any]) -> tuple[float, bytes]:
 
 
 def main() -> None:
-    """Starts the server, asks, prints a table."""
+    """Start the server, send requests and print a table."""
     explorer = Explorer(regard.load("en-es"), "en-es")
     found: Queue[str] = Queue()
     threading.Thread(target=serve, args=(explorer, "127.0.0.1", 0, found.put), daemon=True).start()
@@ -49,14 +49,14 @@ def main() -> None:
     }
     seconds: dict[str, list[float]] = {verb: [] for verb in (*more, "positions")}
     tokens = []
-    for year in range(1900, 1901 + ROUNDS):  # the first does not count
+    for year in range(1900, 1901 + ROUNDS):  # the first is a warm-up
         inputs = {"source": SENTENCE.format(year=year)}
         tokens.append(explorer.subject.count(inputs))
         for verb, arguments in more.items():
             seconds[verb].append(ask(url, verb, {"inputs": inputs, **arguments})[0])
         seconds["positions"].append(ask(url, "positions", {"length": 48})[0])
     print(f"{machine()}; sentences of {min(tokens)} to {max(tokens)} tokens; milliseconds, {ROUNDS} rounds")
-    print("| question | median | longest |\n|---|---|---|")
+    print("| request | median | maximum |\n|---|---|---|")
     for verb, times in seconds.items():
         counted = [1000 * value for value in times[1:]]
         print(f"| {verb} | {statistics.median(counted):.0f} | {max(counted):.0f} |")

@@ -1,12 +1,12 @@
-"""Fine-tuning on GLUE: Regard beside Hugging Face's model in a plain loop, same weights, same settings, several seeds.
+"""Fine-tuning on GLUE: Regard compared with Hugging Face's model in a plain loop, same weights, several seeds.
 
     python benchmarks/finetune.py --model all-MiniLM-L6-v2 --data glue --tasks mrpc cola rte stsb --seeds 5
 
-Both: batches of 32 texts of like length, fused AdamW, 5e-5 that rises for 50 steps and falls linearly to zero, three
-epochs, the best of a validation after each epoch. Theirs groups texts by length as Hugging Face's Trainer can. Results
-go into a file, and what is there is not done again, so that the work can be parted (`--system`) and gone on with:
-`--results benchmarks/finetune.jsonl` has what was measured so far. Minutes are those of processors, summed over
-threads, so that other work on the machine does not count.
+Both: batches of 32 texts of similar length, fused AdamW, a learning rate of 5e-5 with 50 steps of warm-up and linear
+decay to zero, three epochs, the best validation score. Hugging Face's loop groups texts by length as its
+Trainer can. Results are stored in a file and not measured again, so the work can be split (`--system`) and resumed:
+`--results benchmarks/finetune.jsonl` has the results so far. Minutes are CPU time, summed over threads, so other
+processes on the machine do not count.
 """
 
 import argparse
@@ -34,7 +34,7 @@ EPOCHS, SIZE, RATE, WARMUP, LONGEST = 3, 32, 5e-5, 50, 128
 
 
 def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
-    """The best validation of a run of ours."""
+    """The best validation scores of a Regard run."""
     count = len(list(glue.read(glue.TASKS[task], glue.find(data, glue.TASKS[task], "train"))))
     run = Path(f"runs/finetune/{task}-{seed}")
     changes = [
@@ -51,7 +51,7 @@ def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
 
 
 def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
-    """The same with Hugging Face's model."""
+    """The best validation scores of Hugging Face's model."""
     question = glue.TASKS[task]
     train, dev = (list(glue.read(question, glue.find(data, question, split))) for split in ("train", "dev"))
     torch.manual_seed(seed)
@@ -93,12 +93,14 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
             optimizer.step()
             schedule.step()
         network.eval()
-        target: list[Any] = []
+        predictions: list[Any] = []
         with torch.no_grad():
             for begin in range(0, len(dev), 64):
                 logits = network(**encode(dev[begin : begin + 64])).logits
-                target += [question.labels[i] for i in logits.argmax(1)] if question.labels else logits[:, 0].tolist()
-        found = scores(question, target, [str(e.label) for e in dev])
+                predictions += (
+                    [question.labels[i] for i in logits.argmax(1)] if question.labels else logits[:, 0].tolist()
+                )
+        found = scores(question, predictions, [str(e.label) for e in dev])
         first = question.metrics[0]
         best = max(best or found, found, key=lambda values: values[first])
     return best
@@ -108,13 +110,13 @@ SYSTEMS = {"Regard": ours, "Hugging Face": theirs}
 
 
 def main() -> None:
-    """Fine-tunes what is not done yet, prints a table of all that is."""
+    """Fine-tune the missing cases and print a table of all results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a folder of Hugging Face's with BERT weights")
-    parser.add_argument("--data", type=Path, required=True, help="the folder of GLUE")
+    parser.add_argument("--model", required=True, help="Hugging Face folder with BERT weights")
+    parser.add_argument("--data", type=Path, required=True, help="folder with GLUE")
     parser.add_argument("--tasks", nargs="+", default=["mrpc", "cola", "rte", "stsb"])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--system", choices=SYSTEMS, action="append", help="only this one; both without it")
+    parser.add_argument("--system", choices=SYSTEMS, action="append", help="run only this one; default: both")
     parser.add_argument("--results", type=Path, default=Path("runs/finetune/results.jsonl"))
     options = parser.parse_args()
     everything = [
@@ -130,8 +132,8 @@ def main() -> None:
         return {**found, "minutes": (time.process_time() - start) / 60}
 
     done = measured(options.results, everything, measure)
-    print(f"{machine()}; median (least to most) over seeds, in percent")
-    print("| | metric | Regard | Hugging Face | minutes, ours | theirs |\n|---|---|---|---|---|---|")
+    print(f"{machine()}; median (minimum to maximum) over seeds, in percent")
+    print("| | metric | Regard | Hugging Face | minutes, Regard | minutes, Hugging Face |\n|---|---|---|---|---|---|")
     for task in options.tasks:
         by_system = {
             name: [line for line in done if (line["task"], line["system"]) == (task, name)] for name in SYSTEMS

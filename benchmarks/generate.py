@@ -1,11 +1,11 @@
-"""Writing 64 tokens with a GPT-2 of 124 million weights, beside Hugging Face's `generate`.
+"""Generating 64 tokens with a GPT-2 of 124 million weights, compared with Hugging Face's `generate`.
 
     python benchmarks/generate.py
 
-Both have the same random weights in float32, read the same text, and take the most probable token each time; that they
-write the same is checked. Ours is `Completer.complete`, whose tries make the batch. At batch 1 each weight is read once
-a token, so that the speed of memory is the limit: it is measured as the sum of a tensor of the same size. The peak of
-memory while it writes is that of a process that does nothing else.
+Both have the same random weights in float32, read the same prompt and decode greedily; the outputs are checked to be
+the same. Regard runs `Completer.complete`, whose samples form the batch. At batch size 1 each weight is read once per
+token, so memory bandwidth is the limit: it is measured by summing a tensor of the same size. The peak memory of
+generation is measured in a separate process that does nothing else.
 """
 
 import argparse
@@ -32,19 +32,19 @@ MEGABYTE = 10**6
 
 
 def make(folder: Path) -> None:
-    """Writes a model of ours with random weights."""
+    """Save a Regard model with random weights."""
     torch.manual_seed(1)
     model = Gpt2Config.preset("small", vocab_size=50257).build()
     for layer in model.layers:
         for parameter in layer.parameters():
-            parameter.data.mul_(2)  # or else it would say one word again and again
+            parameter.data.mul_(2)  # otherwise the model would repeat one word
     tokenizer = CharacterTokenizer.learn("".join(map(chr, range(32, 32 + model.config.vocab_size))))
     library.save(folder, model.config, tensors(model), {"text": tokenizer}, "# Random")
 
 
 def theirs(ours: Completer) -> Any:
-    """Hugging Face's, with the same weights."""
-    from transformers import GPT2Config, GPT2LMHeadModel  # here, because it takes memory
+    """Hugging Face's model with the same weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel  # imported here because it takes memory
 
     model: Any = GPT2LMHeadModel(GPT2Config(eos_token_id=None)).eval()
     weights = {name: made.join(ours.model.state_dict()) for name, made in gpt2.names(ours.model.config).items()}
@@ -53,13 +53,13 @@ def theirs(ours: Completer) -> Any:
 
 
 def we_write(ours: Completer, batch: int) -> list[list[int]]:
-    """The tokens of each text."""
+    """The generated tokens of each text."""
     return [list(found.tokens) for found in ours.complete(PROMPT, samples=batch, tokens=TOKENS, temperature=0.0)]
 
 
 @torch.no_grad()
 def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
-    """The tokens of each text."""
+    """The generated tokens of each text."""
     read_BT = torch.tensor(read).expand(batch, -1)
     written = model.generate(read_BT, attention_mask=torch.ones_like(read_BT), max_new_tokens=TOKENS, do_sample=False)
     texts: list[list[int]] = written[:, read_BT.size(1) :].tolist()
@@ -67,12 +67,12 @@ def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
 
 
 def peak(folder: str, batch: int) -> None:
-    """Prints the megabytes that writing takes at most beside the weights and the cache."""
+    """Print the peak memory of generation in megabytes: weights + cache + everything else."""
     ours = library.load(folder, Completer)
     weights = sum(p.numel() for p in ours.model.parameters()) * 4
     length, config = ours.count({"text": PROMPT}) + TOKENS, ours.model.config
     cache = 2 * config.layers * batch * length * config.width * 4
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew, without that of opening the model
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak, to exclude that of loading the model
     we_write(ours, batch)
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     used = int(line.split()[1]) * 1024
@@ -80,11 +80,11 @@ def peak(folder: str, batch: int) -> None:
 
 
 def main() -> None:
-    """Measures and prints tables."""
+    """Measure and print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peak", nargs=2, help="only the memory of writing with a model's folder and a batch's size")
-    if (asked := parser.parse_args().peak) is not None:
-        peak(asked[0], int(asked[1]))
+    parser.add_argument("--peak", nargs=2, help="only print the peak memory, given a model folder and a batch size")
+    if (arguments := parser.parse_args().peak) is not None:
+        peak(arguments[0], int(arguments[1]))
         return
     with tempfile.TemporaryDirectory() as parent:
         make(Path(parent) / "model")
@@ -92,24 +92,24 @@ def main() -> None:
 
 
 def measure(folder: str) -> None:
-    """Measures a model of ours beside Hugging Face's with the same weights."""
+    """Compare a Regard model with Hugging Face's with the same weights."""
     ours = library.load(folder, Completer)
     model, (read,) = theirs(ours), ours.tokenizer.encode([PROMPT])
     print(machine())
     for batch in BATCHES:
-        assert we_write(ours, batch) == they_write(model, read, batch), "the two do not write the same"
+        assert we_write(ours, batch) == they_write(model, read, batch), "the two outputs differ"
         contenders = {"Regard": partial(we_write, ours, batch), "Hugging Face": partial(they_write, model, read, batch)}
         seconds = interleave(contenders)
         print(f"\nbatch {batch}\n\n{report(seconds, batch * TOKENS, 'tokens')}")
         if batch == 1:
             count = sum(p.numel() for p in ours.model.parameters())
-            trace = statistics.median(interleave({"sum": torch.ones(count).sum})["sum"])
-            share = trace * TOKENS / statistics.median(seconds["Regard"])
-            print(f"\nmemory allows {1 / trace:.0f} tokens a second, of which {share:.0%} are reached")
+            bound = statistics.median(interleave({"sum": torch.ones(count).sum})["sum"])
+            reached = bound * TOKENS / statistics.median(seconds["Regard"])
+            print(f"\nmemory bandwidth allows {1 / bound:.0f} tokens/s, of which {reached:.0%} is reached")
         memory = subprocess.run(
             [sys.executable, __file__, "--peak", folder, str(batch)], check=True, capture_output=True, text=True
         )
-        print(f"memory: weights + cache + all else = {memory.stdout.strip()}")
+        print(f"memory: weights + cache + everything else = {memory.stdout.strip()}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What every recipe and every verb gives, recorded, so that a change that should change nothing can show that it does.
+"""Regression guard: records the output of every recipe and verb, and compares it after a refactoring.
 
     python benchmarks/guard.py record before.json
     python benchmarks/guard.py compare before.json
 
-Recorded are 50 losses and the tensor names of each recipe on small made-up data, what each verb prints as JSON, the
-number of tests, and the number of assertions in them. Everything goes through the command line, so that modules may
-move. Nothing is timed.
+It records 50 losses and the tensor names of each recipe on small synthetic data, the JSON output of each verb, the
+number of tests, and the number of assertions in them. Everything goes through the command line, so modules may move.
+Nothing is timed.
 """
 
 import argparse
@@ -75,7 +75,7 @@ RECIPES: dict[str, list[str]] = {
         *SHAPE,
     ],
 }  # fmt: skip
-CARRIED_ON = {"sst2 after pre-training": ["bert/glue", "task=sst2", "model.init=runs/bert/pretrain"]}
+FINE_TUNED = {"sst2 after pre-training": ["bert/glue", "task=sst2", "model.init=runs/bert/pretrain"]}
 TEXT = "The small dog never sees the old garden."
 VERBS: dict[str, list[str]] = {
     "translate": ["translate", "--json", "--align", "--n-best", "2", TEXT, "Where is he?"],
@@ -112,34 +112,34 @@ VERBS: dict[str, list[str]] = {
 
 
 def main() -> None:
-    """Records, or compares with what was recorded."""
+    """Record the current output, or compare it with a record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("record", "compare"))
     parser.add_argument("file", type=Path)
-    asked = parser.parse_args()
-    file = asked.file.resolve()
+    options = parser.parse_args()
+    file = options.file.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["REGARD_CACHE"] = f"{folder}/cache"
         os.chdir(folder)
         found = {"recipes": recipes(), "verbs": verbs(), "tests": tests()}
-    if asked.what == "record":
+    if options.what == "record":
         file.write_text(json.dumps(found, indent=1))
         print(f"{file}: recorded")
         return
     before = json.loads(file.read_text())
     differing = [line for line in differences(before, json.loads(json.dumps(found))) if line]
-    print("\n".join(differing) or "all as it was")
+    print("\n".join(differing) or "no differences")
     sys.exit(bool(differing))
 
 
 def recipes() -> dict[str, Any]:
-    """The losses and the tensors of each recipe, trained for a few steps."""
+    """Losses and tensors of each recipe, trained for a few steps."""
     write_data()
     from regard.training import loop
 
     loop.LOG_EVERY = 1
     jobs = {name: [name, *changes, f"run=runs/{name}"] for name, changes in RECIPES.items()}
-    jobs |= {name: [*changes, f"run=runs/{name}"] for name, changes in CARRIED_ON.items()}
+    jobs |= {name: [*changes, f"run=runs/{name}"] for name, changes in FINE_TUNED.items()}
     found: dict[str, Any] = {}
     for name, arguments in jobs.items():
         command("train", *arguments, *SMALL)
@@ -156,7 +156,7 @@ def recipes() -> dict[str, Any]:
 
 
 def verbs() -> dict[str, Any]:
-    """What each verb prints."""
+    """The output of each verb."""
     found: dict[str, Any] = {}
     for name, arguments in VERBS.items():
         printed = command(*arguments)
@@ -171,7 +171,7 @@ def verbs() -> dict[str, Any]:
 
 
 def tests() -> dict[str, int]:
-    """How many tests there are, and how many assertions in their text."""
+    """Number of tests, and number of assertions in their source."""
     listed = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"],
         cwd=ROOT, capture_output=True, text=True, check=False,
@@ -185,7 +185,7 @@ def tests() -> dict[str, int]:
 
 
 def command(*arguments: str) -> str:
-    """What a command prints."""
+    """The output of a command."""
     from regard.cli.main import app
 
     result = CliRunner().invoke(app, list(arguments))
@@ -195,21 +195,21 @@ def command(*arguments: str) -> str:
 
 
 def differences(before: Any, now: Any, path: str = "") -> list[str]:
-    """Where two records differ; there may be more tests than before, and more keys."""
+    """Differences between two records; more tests and more keys than before are allowed."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        found = [f"{path}: {key} is gone" for key in before if key not in now]
+        found = [f"{path}: {key} is missing" for key in before if key not in now]
         return found + [d for key in before if key in now for d in differences(before[key], now[key], f"{path}/{key}")]
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return [d for i, pair in enumerate(zip(before, now, strict=True)) for d in differences(*pair, f"{path}/{i}")]
     if path.startswith("/tests"):
-        return [f"{path}: {before} then, {now} now"] if now < before else []
+        return [f"{path}: {before} before, {now} now"] if now < before else []
     if isinstance(before, float) and isinstance(now, float):
-        return [] if abs(before - now) <= 1e-5 * max(1.0, abs(before)) else [f"{path}: {before} then, {now} now"]
-    return [] if before == now else [f"{path}: {before!r} then, {now!r} now"]
+        return [] if abs(before - now) <= 1e-5 * max(1.0, abs(before)) else [f"{path}: {before} before, {now} now"]
+    return [] if before == now else [f"{path}: {before!r} before, {now!r} now"]
 
 
 def write_data() -> None:
-    """Small made-up data of every kind, the same each time."""
+    """Write small synthetic data of every kind, the same each time."""
     rng = random.Random(1)
 
     def sentence(count: int | None = None) -> list[str]:

@@ -1,5 +1,4 @@
-"""What benchmarks share: contenders that take turns, so that a busy moment of the machine hits all alike, and results
-that are kept, so that long work can be parted."""
+"""Shared by the benchmarks: interleaved timing, so that load on the machine affects all alike, and stored results."""
 
 import json
 import multiprocessing
@@ -17,10 +16,10 @@ import torch
 
 
 class Apart:
-    """A contender in a process of its own, so that what one asks of the system, such as to keep memory, helps no other.
+    """A contender in its own process, so that process settings of one, such as kept memory, do not affect the others.
 
     Args:
-        make: makes what is to be run, in that process.
+        make: creates the function to run, in that process.
     """
 
     def __init__(self, make: Callable[..., Callable[[], object]], *args: Any) -> None:
@@ -30,14 +29,14 @@ class Apart:
         self._here.recv()
 
     def __call__(self) -> None:
-        """Runs it once."""
+        """Run it once."""
         self._here.send("run")
         self._here.recv()
 
 
 def _serve(pipe: Connection, make: Callable[..., Callable[[], object]], args: tuple[Any, ...]) -> None:
     run = make(*args)
-    with suppress(EOFError):  # all is done
+    with suppress(EOFError):  # the parent has finished
         while True:
             pipe.send("ready")
             pipe.recv()
@@ -45,7 +44,7 @@ def _serve(pipe: Connection, make: Callable[..., Callable[[], object]], args: tu
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, list[float]]:
-    """Seconds of each contender in each round, after one round that does not count."""
+    """Seconds of each contender in each round, after one warm-up round."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for count in range(rounds + 1):
         for name, run in contenders.items():
@@ -57,7 +56,7 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int = 15)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
-    """How many times as fast we are: the median over rounds, and its 95 % bootstrap interval."""
+    """Speed-up of `ours` over `theirs`: the median over rounds, and its 95 % bootstrap interval."""
     pairs = [their / our for our, their in zip(ours, theirs, strict=True)]
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(pairs, k=len(pairs))) for _ in range(2000))
@@ -65,7 +64,7 @@ def ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
 
 
 def report(seconds: Mapping[str, list[float]], work: float, unit: str) -> str:
-    """A Markdown table of speeds, and of ratios to the first contender. `work` is what one run does, in `unit`s."""
+    """A Markdown table of throughputs and of ratios to the first contender; one run does `work` units of `unit`."""
     (ours, our_seconds), *_ = seconds.items()
     lines = [f"| | {unit}/s | {ours} is faster by (95 % interval) |", "|---|---|---|"]
     for name, their_seconds in seconds.items():
@@ -78,7 +77,7 @@ def report(seconds: Mapping[str, list[float]], work: float, unit: str) -> str:
 def measured(
     results: Path, everything: Iterable[dict[str, Any]], measure: Callable[..., dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """What a file of JSON lines tells of all these cases; those that it lacks are measured, told and added to it."""
+    """Results of all cases from a JSON lines file; missing ones are measured, printed and appended to it."""
     results.parent.mkdir(parents=True, exist_ok=True)
     results.touch()
     done = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
@@ -92,7 +91,7 @@ def measured(
 
 
 def multi30k(data: Path) -> list[str]:
-    """What a recipe is told to learn from a folder of Multi30k, English to German."""
+    """Recipe overrides to train on a folder with Multi30k, English to German."""
     return [
         f'data.{part}={{path="{data / name}.en.gz", target="{data / name}.de.gz"}}'
         for part, name in (("train", "train"), ("valid", "val"))
@@ -100,7 +99,7 @@ def multi30k(data: Path) -> list[str]:
 
 
 def machine() -> str:
-    """What this ran on."""
+    """Description of the machine."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,9 +1,9 @@
-"""Fifty kills: a run that is killed again and again at random moments ends with the bits of one that never was.
+"""Fifty kills: a run killed repeatedly at random moments ends bit-identical to one that was never interrupted.
 
     python benchmarks/kills.py
 
-Most of the kills are `kill -9`; every fifth is Ctrl-C. A small translator of dates is trained, with dropout, averaging
-and accumulation, a checkpoint every 20 steps.
+Most of the kills are `kill -9`; every fifth is Ctrl-C. A small translator of dates is trained with dropout, EMA of the
+weights and gradient accumulation, and a checkpoint every 20 steps.
 """
 
 import argparse
@@ -25,7 +25,7 @@ RECIPE = [
 
 
 def start(run: Path) -> subprocess.Popen[bytes]:
-    """A training in a process of its own."""
+    """Start training in a separate process."""
     command = [sys.executable, "-m", "regard", "train", *RECIPE, f"run={run}"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -36,21 +36,21 @@ def newest(run: Path) -> int:
 
 
 def main() -> None:
-    """Trains once in peace, once under fire, and compares."""
+    """Train once without and once with kills, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    peace, fire = Path("runs/kills-peace"), Path("runs/kills-fire")
-    for run in (peace, fire):
+    undisturbed, killed = Path("runs/kills-peace"), Path("runs/kills-fire")
+    for run in (undisturbed, killed):
         shutil.rmtree(run, ignore_errors=True)
-    assert start(peace).wait() == 0
+    assert start(undisturbed).wait() == 0
     kills = 0
     while kills < options.kills:
-        before = newest(fire)
-        process = start(fire)
-        while newest(fire) == before and process.poll() is None:  # it has come to life, and gone on
+        before = newest(killed)
+        process = start(killed)
+        while newest(killed) == before and process.poll() is None:  # wait until it has resumed and saved a checkpoint
             time.sleep(0.01)
         try:
             process.wait(timeout=rng.uniform(0, 0.5))
@@ -58,12 +58,12 @@ def main() -> None:
             process.send_signal(signal.SIGINT if kills % 5 == 4 else signal.SIGKILL)
             process.wait()
             kills += 1
-            print(f"\rkill {kills} at about step {newest(fire):,}", end="", flush=True)
+            print(f"\rkill {kills} at about step {newest(killed):,}", end="", flush=True)
         else:
-            break  # the run was over
-    assert start(fire).wait() == 0
+            break  # the run has finished
+    assert start(killed).wait() == 0
     same = all(
-        (peace / name / "model.safetensors").read_bytes() == (fire / name / "model.safetensors").read_bytes()
+        (undisturbed / name / "model.safetensors").read_bytes() == (killed / name / "model.safetensors").read_bytes()
         for name in ("model", "last")
     )
     print(f"\n{machine()}\n{kills} kills; weights of model/ and last/ {'bit-identical' if same else 'DIFFERENT'}")

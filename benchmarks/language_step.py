@@ -1,12 +1,12 @@
-"""One training step of nanoGPT's CPU configuration, Regard's loop beside nanoGPT's model and loop.
+"""One training step of nanoGPT's CPU configuration, Regard's loop compared with nanoGPT's model and loop.
 
     python benchmarks/language_step.py --text tinyshakespeare.txt --nanogpt nanoGPT
 
-4 layers, 4 heads, width 128, 64 characters, 12 windows, AdamW, clipping; nanoGPT is a clone of its repository, and its
-step is what its train.py does: a batch of random windows, forward, backward, clipping, update. Ours is a step of
-`regard train gpt2/characters`, with its batch, its check for numbers that are not finite, and all that it tells.
-nanoGPT's configuration has no biases, ours has, as GPT-2 has; so nanoGPT takes part with them, too. Each runs in a
-process of its own.
+4 layers, 4 heads, width 128, 64 characters, 12 windows, AdamW, gradient clipping. nanoGPT is a clone of its repository,
+and its step is that of its train.py: a batch of random windows, forward, backward, clipping, update. Regard's step is
+that of `regard train gpt2/characters`, with its batch, its check for non-finite numbers, and its logging. nanoGPT's
+configuration has no biases; Regard has them, as in GPT-2, so nanoGPT is also measured with them. Each runs in its own
+process.
 """
 
 import argparse
@@ -28,20 +28,20 @@ STEPS, CONTEXT, WINDOWS = 20, 64, 12
 
 
 class Ours:
-    """Steps of a run of ours."""
+    """Training steps of Regard."""
 
     def __init__(self, text: Path, run: str) -> None:
         changes = [f'data.text="{text}"', f'run="{run}"']
         self.training = training_of(recipe.read("gpt2/characters", changes), Report(Console(quiet=True)))
 
     def __call__(self) -> None:
-        """Some steps."""
+        """Run `STEPS` steps."""
         for _ in range(STEPS):
             self.training.advance()
 
 
 class Theirs:
-    """Steps of nanoGPT's."""
+    """Training steps of nanoGPT."""
 
     def __init__(self, text: Path, folder: Path, bias: bool) -> None:
         sys.path.insert(0, str(folder))
@@ -55,7 +55,7 @@ class Theirs:
         self.optimizer = self.model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
 
     def __call__(self) -> None:
-        """Some steps."""
+        """Run `STEPS` steps."""
         for _ in range(STEPS):
             begins = torch.randint(len(self.data) - CONTEXT, (WINDOWS,))
             tokens, following = (
@@ -70,10 +70,10 @@ class Theirs:
 
 
 def main() -> None:
-    """Measures and prints a table."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, required=True)
-    parser.add_argument("--nanogpt", type=Path, required=True, help="a clone of nanoGPT")
+    parser.add_argument("--nanogpt", type=Path, required=True, help="clone of the nanoGPT repository")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         contenders: dict[str, Callable[[], None]] = {

@@ -1,4 +1,4 @@
-"""A translation from the shell, start and end included, beside what it takes Python to import torch.
+"""A translation from the shell, including start-up, compared with the time Python takes to import torch.
 
     python benchmarks/shell.py
 
@@ -19,7 +19,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Measures and prints both."""
+    """Measure and print both."""
     print(machine())
     contenders = {
         name: partial(subprocess.run, command, check=True, capture_output=True) for name, command in COMMANDS.items()

@@ -1,14 +1,14 @@
-"""Time to 30 BLEU: Regard beside Hugging Face's Marian and Trainer, both from nothing, on Multi30k, English to German.
+"""Time to 30 BLEU on Multi30k, English to German: Regard and Hugging Face's Marian and Trainer, both from scratch.
 
     pip install accelerate
     python benchmarks/thirty.py --data multi30k
 
 Both have a *small* model (3+3 layers, width 256), one vocabulary of 6,000 tokens for both languages, batches of about
-2,000 target tokens of like length, label smoothing and a learning rate that rises for 400 steps and then falls like
-1/√step. Now and then all validation sentences are translated by greedy search, which does not count as training.
-Regard's recipe has its norms before the sublayers and averages its weights; Marian has its norms after them, where high
-rates do not train, so that it comes with a rate of its own. Each runs with one thread, and minutes are those of its
-processor, so that the two may run at the same time, and other work does not count.
+2,000 target tokens of similar length, label smoothing, 400 steps of warm-up and an inverse-square-root schedule. Every
+100 steps all validation sentences are translated by greedy search, which does not count as training time. Regard's
+recipe is pre-norm and uses an EMA of the weights; Marian is post-norm, which does not train at high learning rates, so
+it has its own rate. Each runs with one thread, and minutes are CPU time, so the two may run at the same time, and other
+processes do not count.
 """
 
 import argparse
@@ -36,32 +36,32 @@ from regard.store.models import load_tensors
 from regard.training.report import Report
 
 GOAL, EVERY, VOCABULARY, SIZE, WARMUP, MOST = 30.0, 100, 6000, 128, 400, 4000
-Told = Callable[[int, float, float], bool]
-"""Takes in steps, minutes and BLEU; says whether that is enough."""
+OnScore = Callable[[int, float, float], bool]
+"""Receives steps, minutes and BLEU; returns whether to stop."""
 
 
 class Clock:
-    """Processor minutes of training, without what is done while it stands."""
+    """CPU minutes of training, excluding the time while the clock is stopped."""
 
     def __init__(self) -> None:
         self.minutes, self._since = 0.0, time.process_time()
 
     def stop(self) -> None:
-        """It stands."""
+        """Stop the clock."""
         self.minutes += (time.process_time() - self._since) / 60
 
     def go(self) -> None:
-        """It goes on."""
+        """Start the clock again."""
         self._since = time.process_time()
 
 
 def files(data: Path, part: str) -> tuple[Path, Path]:
-    """A part of the corpus."""
+    """The files of a split of the corpus."""
     return data / f"{part}.en.gz", data / f"{part}.de.gz"
 
 
-def ours(data: Path, rate: float, told: Told) -> None:
-    """Trains with the recipe for Transformers."""
+def ours(data: Path, rate: float, on_score: OnScore) -> None:
+    """Train with the recipe for Transformers."""
     valid = list(pairs(*files(data, "val")))
     with tempfile.TemporaryDirectory() as run:
         changes = [
@@ -76,16 +76,16 @@ def ours(data: Path, rate: float, told: Told) -> None:
             training.advance()
             if step % EVERY == 0:
                 clock.stop()
-                validate: Any = training.validate
-                load_tensors(validate, training._weights(), "the weights so far")
-                found = training.task.open(validate, training.task.codecs).translate([a for a, _ in valid], beam=1)
-                if told(step, clock.minutes, score([each[0].text for each in found], valid)):
+                model: Any = training.validation_model
+                load_tensors(model, training._weights(), "the weights so far")
+                found = training.task.open(model, training.task.codecs).translate([a for a, _ in valid], beam=1)
+                if on_score(step, clock.minutes, score([each[0].text for each in found], valid)):
                     return
                 clock.go()
 
 
-def theirs(data: Path, rate: float, told: Told) -> None:
-    """Trains Marian with the Trainer."""
+def theirs(data: Path, rate: float, on_score: OnScore) -> None:
+    """Train Marian with the Trainer."""
     from transformers import (
         MarianConfig,
         MarianMTModel,
@@ -115,7 +115,7 @@ def theirs(data: Path, rate: float, told: Told) -> None:
             if state.global_step % EVERY == 0:
                 clock.stop()
                 written = translate(model, tokenizer, read)
-                control.should_training_stop = told(state.global_step, clock.minutes, score(written, valid))
+                control.should_training_stop = on_score(state.global_step, clock.minutes, score(written, valid))
                 clock.go()
 
     def collate(some: Sequence[Any]) -> dict[str, torch.Tensor]:
@@ -150,23 +150,25 @@ def score(written: list[str], valid: Sequence[tuple[str, str]]) -> float:
     return bleu.score(written, [target for _, target in valid]).bleu
 
 
-def run(name: str, train: Callable[[Path, float, Told], None], data: Path, rate: float) -> None:
-    """One contender, in a process of its own."""
+def run(name: str, train: Callable[[Path, float, OnScore], None], data: Path, rate: float) -> None:
+    """Run one contender, in its own process."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
 
-    def told(step: int, minutes: float, found: float) -> bool:
+    def on_score(step: int, minutes: float, found: float) -> bool:
         print(f"{name}, rate {rate:g}: step {step}, {minutes:.2f} min, BLEU {found:.1f}", flush=True)
         return found >= GOAL
 
-    train(data, rate, told)
+    train(data, rate, on_score)
 
 
 def main() -> None:
-    """Trains both until they are good enough."""
+    """Train both until they reach the goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
-    parser.add_argument("--rates", type=float, nargs=2, default=(3e-3, 1e-3), help="Regard's and Marian's")
+    parser.add_argument("--data", type=Path, required=True, help="folder with Multi30k")
+    parser.add_argument(
+        "--rates", type=float, nargs=2, default=(3e-3, 1e-3), help="learning rates of Regard and of Marian"
+    )
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     print(machine())

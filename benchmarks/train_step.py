@@ -148,7 +148,7 @@ class Products:
         self.flops = self.times * 2 * rows * inner * columns
 
     def __call__(self) -> None:
-        """So many of them."""
+        """Runs `times` steps."""
         for _ in range(self.times):
             self.a @ self.b
 

@@ -4,7 +4,7 @@
     python benchmarks/transfer.py tags --model runs/bert --data ud_ewt
 
 Both have the same tokenizer, texts, steps and dropout. Which learning rate is best, and after which epoch, is decided
-for each of them on texts of the training set that neither learns from; what is told is measured on the development set.
+on training texts that neither learns from; the reported score is measured on the development set.
 Results go into a file for each model and task, and what is there is not done again.
 """
 

@@ -85,7 +85,7 @@ def direct(engine: Any, read: Sequence[Sequence[str]], beam: int) -> list[list[s
 
 
 def measure(parent: str, count: int, beam: int) -> None:
-    """Prints a table for so many sentences at a time."""
+    """Prints a table for a batch of `count` sentences."""
     ours, fast = (library.load(name, Translator) for name in (f"{parent}/model", f"ct2:{parent}/int8"))
     texts = sentences(ours.source, count)
     read = ours.source.encode(texts)

@@ -31,7 +31,7 @@ TRAIN = ["train", "translate/dates", "train.steps=150", "data.pairs=3000", "trai
 
 
 class Translations:
-    """So many translations at a time, in a process that stays."""
+    """Translates a batch of sentences, in a process that stays."""
 
     def __init__(self, source: str, count: int) -> None:
         self._process = subprocess.Popen(

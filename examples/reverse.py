@@ -3,7 +3,7 @@
     python examples/reverse.py
     python examples/reverse.py --word attention --figure reverse.png
 
-Half a minute on two cores. The model is told nothing but pairs such as "bread" → "daerb"; that the first letter of the
+Half a minute on two cores. The model sees only pairs such as "bread" → "daerb"; that the first letter of the
 answer must look at the last letter of the word is something it finds out by itself.
 """
 

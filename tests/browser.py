@@ -32,7 +32,7 @@ def serving(explorer: Explorer) -> Iterator[str]:
 
 
 def see(page, address: str, view: str, **state: str) -> None:
-    page.goto("about:blank")  # or else a new address after the # would not load the page anew
+    page.goto("about:blank")  # or else a new address after the # would not load the page again
     page.goto(f"{address}#{urlencode({'view': view, 'text': BREAD, **state})}")
     ready(page, view)
 

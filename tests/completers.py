@@ -1,4 +1,4 @@
-"""Small models that go on with texts."""
+"""Small models that continue texts."""
 
 from types import SimpleNamespace
 

@@ -14,7 +14,7 @@ SPECIALS = PAD_ID, UNKNOWN, BEGIN, END, MASK = range(5)
 
 
 class Numbers:
-    """A tokenizer whose words are the numbers of its tokens. Those that 4 does not divide go on with a word."""
+    """A tokenizer whose words are the numbers of its tokens. Those that 4 does not divide continue a word."""
 
     pad, unknown, begin, end, mask = SPECIALS
     specials = frozenset(SPECIALS)

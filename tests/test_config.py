@@ -80,7 +80,7 @@ def test_an_unknown_key_is_named_with_its_nearest() -> None:
     ("data", "message"),
     [
         ({"width": "4"}, 'animal.width = "4": expected a whole number, got text; write animal.width = 4'),
-        ({"width": 4.0}, "animal.width = 4.0: expected a whole number, got a number with a point"),
+        ({"width": 4.0}, "animal.width = 4.0: expected a whole number, got a decimal number"),
         ({"width": True}, "animal.width = true: expected a whole number, got true or false"),
         ({"width": [4]}, "animal.width = [4]: expected a whole number, got a list"),
         ({"width": {"x": 1}}, 'animal.width = {"x": 1}: expected a whole number, got a table'),
@@ -160,7 +160,7 @@ def test_problems_inside_lists_and_tables_are_named() -> None:
         ({"cats": 3}, "cats = 3: expected a list, got a whole number"),
         ({"name": 10**70}, f"name = {str(10**70)[:57]}...: expected text in quotes, got a whole number"),
         ({"rooms": {"é": "x"}}, 'rooms.é = "x": expected a whole number, got text'),
-        ({"name": Path("x")}, 'name = "x": is a PosixPath, which no key takes; write it in quotes'),
+        ({"name": Path("x")}, 'name = "x": is a PosixPath, which no key accepts; write it in quotes'),
         (
             {"animal": {"kind": "cat", "preset": [1]}},
             "animal.preset = [1]: no such preset; expected one of 'small', 'large'",
@@ -286,7 +286,7 @@ def test_bad_overrides_are_named_together() -> None:
     assert [str(problem) for problem in error.value.problems] == [
         "cannot read the override 'nonsense'; write it as path.to.key=value",
         "cannot read the override '=3'; write it as path.to.key=value",
-        "a = 1: has no keys of its own, so a.b cannot be",
+        "a = 1: is not a table, so a.b cannot be set",
         "cannot read the override 'a..b=1'; write it as path.to.key=value",
     ]
 
@@ -314,5 +314,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_a_date_where_none_belongs_is_an_ordinary_error(tmp_path: Path) -> None:
     path = tmp_path / "house.toml"
     path.write_text("warm = 2024-01-01\nanimal.kind = 'dog'\n")
-    with pytest.raises(ConfigError, match='warm = "2024-01-01": is a date, which no key takes'):
+    with pytest.raises(ConfigError, match='warm = "2024-01-01": is a date, which no key accepts'):
         load(House, path)

@@ -1,4 +1,4 @@
-"""What is said of the keys of recipes: that it is there, that it is so, and that the page says the same."""
+"""The reference of recipe keys: complete, true, and equal to the page."""
 
 import json
 import tomllib

@@ -37,7 +37,7 @@ ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
 }
 """What an opened model answers, by the first verb of its task."""
-OPTIONS = {"complete": ("--tokens", "4")}
+OPTIONS = {"complete": ("--max-tokens", "4")}
 """Of the commands, so that they are soon done."""
 CONVERTIBLE = {
     "transformer": {"model": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}},

@@ -4,7 +4,7 @@
     model.translate("We are eating bread.")[0].text
     regard.train("translate/dates", run="runs/dates", train={"steps": 500})
 
-What is named here is the public face; everything else may change until version 1.0.
+The names listed here are the public API; everything else may change until version 1.0.
 """
 
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    # torch is imported when a model is asked for, not before
+    # lazy: torch is imported only when one of these names is used
     if name in _PLACES:
         from importlib import import_module
 

@@ -1,7 +1,7 @@
-"""Strict, frozen configs: read from TOML, changed by dotted overrides, written back as TOML or JSON.
+"""Strict, frozen configs: read from TOML, modified by dotted overrides, written as TOML or JSON.
 
-A config is a frozen dataclass that inherits from `Config`. Unknown keys, wrong types and impossible combinations come
-out as one `ConfigError` that lists every problem with its path, its value and a remedy.
+A config is a frozen dataclass that inherits from `Config`. Unknown keys, wrong types and invalid combinations are
+reported as one `ConfigError` that lists every problem with its path, its value and how to fix it.
 """
 
 import copy
@@ -32,14 +32,14 @@ NO_VALUE = object()
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a config: its dotted path, what to do about it, and the value if there is one."""
+    """One problem of a config: its dotted path, what is wrong and how to fix it, and the value if there is one."""
 
     path: str
     text: str
     value: Any = NO_VALUE
 
     def within(self, prefix: str) -> "Problem":
-        """The same problem, seen from the config that contains this one."""
+        """The same problem, with its path relative to the config that contains this one."""
         return dataclasses.replace(self, path=_join(prefix, self.path))
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Problem:
 
 
 class ConfigError(RegardError):
-    """Everything that is wrong with a config, in one message."""
+    """All problems of a config, in one message."""
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
         self.problems = tuple(problems)
@@ -61,13 +61,13 @@ class Config:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Named sets of values; `preset = "base"` in a file stands for them, and keys beside it win over them."""
+    """Named sets of values; `preset = "base"` in a file selects one, and the other keys in the file override it."""
 
     renamed: ClassVar[Mapping[str, str]] = {}
-    """Keys of earlier versions, and what each is called now."""
+    """Keys of earlier versions, and their current names."""
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together. Subclasses yield one `Problem` for each."""
+        """Invalid combinations of values. Subclasses yield one `Problem` for each."""
         yield from ()
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Config:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """The config of that name, with `changes`."""
+        """The preset of that name, with `changes`."""
         return parse(cls, {"preset": name, **changes}, source=f"{cls.__name__}.preset")
 
     def to_json(self) -> str:
@@ -85,7 +85,7 @@ class Config:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"  # type: ignore[call-overload]
 
     def to_toml(self) -> str:
-        """This config as TOML text, all keys but those without a value; `load` reads it back."""
+        """This config as TOML text, without the keys that have no value; `load` reads it back."""
         return toml.dumps(dataclasses.asdict(self))  # type: ignore[call-overload]
 
 
@@ -93,7 +93,7 @@ C = TypeVar("C", bound=Config)
 
 
 def parse(kind: type[C], data: Mapping[str, Any], source: str = "") -> C:
-    """Checks `data` and makes a config of it; `source` names the origin in errors."""
+    """Validates `data` and makes a config of it; `source` names its origin in errors."""
     problems = list(_foreign(data, ""))
     if problems:
         raise ConfigError(problems, source)
@@ -101,16 +101,16 @@ def parse(kind: type[C], data: Mapping[str, Any], source: str = "") -> C:
     wrong_preset = any(problem.path.split(".")[-1] == "preset" for problem in problems)
     while True:
         try:
-            # JSON, because pydantic's strict mode takes tables for dataclasses only there
+            # JSON, because only there does pydantic's strict mode accept tables for dataclasses
             config = TypeAdapter(kind).validate_json(json.dumps(data))
         except ValidationError as error:
             unknown = [details for details in error.errors() if details["type"] in _UNKNOWN]
             for details in error.errors():
-                # what is missing may have been in the preset that was meant
+                # a missing key may be part of the preset that was meant
                 if not (wrong_preset and details["type"] == "missing"):
                     problems += (p for p in _explain(kind, data, details) if p not in problems)
             if unknown:
-                # without its unknown keys, a config may show which of its known ones cannot go together
+                # without the unknown keys, validation can find invalid combinations of the known ones
                 data = _without(data, [details["loc"] for details in unknown])
                 continue
         if problems:
@@ -119,12 +119,12 @@ def parse(kind: type[C], data: Mapping[str, Any], source: str = "") -> C:
 
 
 def load(kind: type[C], path: Path, overrides: Sequence[str] = ()) -> C:
-    """Reads a TOML file, applies overrides such as `model.layers=6`, checks the result."""
+    """Reads a TOML file, applies overrides such as `model.layers=6`, and validates the result."""
     return parse(kind, override(read_toml(path), overrides), source=str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file; errors name the file and the line."""
+    """The content of a TOML file; errors name the file and the line."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -137,7 +137,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of `data` with each `dotted.path=value` applied; values are TOML, or else plain text."""
+    """A copy of `data` with each `dotted.path=value` applied; values are parsed as TOML, or else taken as text."""
     result: dict[str, Any] = copy.deepcopy(dict(data))
     problems = []
     for text in overrides:
@@ -150,7 +150,7 @@ def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any
         for depth, key in enumerate(keys[:-1], start=1):
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
-                problems.append(Problem(".".join(keys[:depth]), f"has no keys of its own, so {path} cannot be", table))
+                problems.append(Problem(".".join(keys[:depth]), f"is not a table, so {path} cannot be set", table))
                 break
         else:
             table[keys[-1]] = _toml_value(value.strip())
@@ -159,7 +159,7 @@ def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any
     return result
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # what Python makes of an argument that is not UTF-8
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # how Python decodes an argument that is not UTF-8
 
 
 def _toml_value(text: str) -> Any:
@@ -171,7 +171,7 @@ def _toml_value(text: str) -> Any:
 
 
 def _foreign(data: Any, path: str) -> Iterator[Problem]:
-    """Values that no key takes, such as a TOML date."""
+    """Values of types that no key accepts, such as a TOML date."""
     if isinstance(data, Mapping):
         for key, value in data.items():
             yield from _foreign(value, _join(path, str(key)))
@@ -179,11 +179,11 @@ def _foreign(data: Any, path: str) -> Iterator[Problem]:
         for index, value in enumerate(data):
             yield from _foreign(value, _join(path, str(index)))
     elif data is not None and not isinstance(data, str | int | float):
-        yield Problem(path, f"is a {type(data).__name__}, which no key takes; write it in quotes", str(data))
+        yield Problem(path, f"is a {type(data).__name__}, which no key accepts; write it in quotes", str(data))
 
 
 def _expand(annotation: Any, data: Any, path: str, problems: list[Problem]) -> Any:
-    """Replaces `preset = name` by the values it stands for and old keys by the new ones, in every table."""
+    """Replaces `preset = name` by its values and old keys by the new ones, in every table."""
     if isinstance(data, list | tuple):
         return [_expand(_child(annotation, data, i), x, _join(path, str(i)), problems) for i, x in enumerate(data)]
     if not isinstance(data, Mapping):
@@ -236,7 +236,7 @@ def _config_class(annotation: Any, data: Any) -> type[Config] | None:
 
 
 def _child(annotation: Any, data: Any, step: str | int) -> Any:
-    """The annotation of an entry of `data`, which has this annotation."""
+    """The annotation of the entry `step` of `data`, given the annotation of `data`."""
     if kind := _config_class(annotation, data):
         return _hints(kind).get(str(step))
     while typing.get_origin(annotation) in (Annotated, types.UnionType, typing.Union):
@@ -251,7 +251,7 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 
 
 def _wrong_fields(config: Config) -> Iterator[Problem]:
-    """Fields of a config made in Python whose values are not what their types say."""
+    """Fields of a config made in Python whose values do not match their types."""
     kind: Any = type(config)
     for name, adapter in _adapters(kind).items():
         value = getattr(config, name)
@@ -277,7 +277,7 @@ _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 
 def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails) -> Iterator[Problem]:
-    """Turns one of pydantic's errors into ours."""
+    """Converts an error of pydantic into problems."""
     name, context, value = details["type"], details.get("ctx", {}), details["input"]
     path, owner = _locate(kind, data, details["loc"], missing=name == "missing")
     limit = next((key for key in _LIMITS if key in context), None)
@@ -306,7 +306,7 @@ def _explain(kind: type[Config], data: Mapping[str, Any], details: ErrorDetails)
 def _locate(
     annotation: Any, data: Any, location: Sequence[str | int], missing: bool
 ) -> tuple[str, type[Config] | None]:
-    """The dotted path of an error, without the union tags that pydantic puts in, and the config it is a key of."""
+    """The dotted path of an error, without pydantic's union tags, and the config class that the key belongs to."""
     path, owner = "", None
     for depth, step in enumerate(location, start=1):
         is_key = isinstance(data, Mapping) and step in data
@@ -326,7 +326,7 @@ def _nearest(word: str, known: Sequence[str], path: str) -> str:
 
 
 def _quoted(text: str) -> list[str]:
-    """The words that pydantic lists in quotes, or else the list as it is."""
+    """The words that pydantic lists in quotes, or else the whole text."""
     return re.findall(r"'([^']*)'", text) or [text]
 
 
@@ -337,7 +337,7 @@ def _one_of(known: Sequence[str], word: Any) -> str:
 
 
 def _remedy(path: str, value: Any, expected: tuple[type, ...]) -> str:
-    """Where quotes are too many or too few, says how to write it."""
+    """How to write the value, if quotes are missing or superfluous."""
     if isinstance(value, str) and type(_toml_value(value)) in expected:
         return f"; write {path} = {value}"
     if str in expected and isinstance(value, int | float):
@@ -346,7 +346,7 @@ def _remedy(path: str, value: Any, expected: tuple[type, ...]) -> str:
 
 
 def _describe(value: Any) -> str:
-    names = {bool: "true or false", int: "a whole number", float: "a number with a point", str: "text", dict: "a table"}
+    names = {bool: "true or false", int: "a whole number", float: "a decimal number", str: "text", dict: "a table"}
     return "nothing" if value is None else names.get(type(value), f"a {type(value).__name__}")
 
 

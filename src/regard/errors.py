@@ -1,5 +1,5 @@
-"""The error for what a user can mend. Any other exception that surfaces is a bug of ours, and shows its traceback."""
+"""The error for problems that the user can fix. Any other exception is a bug in Regard and shows its traceback."""
 
 
 class RegardError(ValueError):
-    """Something is wrong with what was asked or given: the message says what, why, and what to do about it."""
+    """Invalid input or an invalid request: the message says what is wrong, why, and what to do."""

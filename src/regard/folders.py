@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there: written aside, and renamed into place."""
+"""Atomic writes of files and folders: written to a temporary path, then renamed into place."""
 
 import hashlib
 import json
@@ -18,9 +18,9 @@ HASHES = "hashes.json"
 
 
 def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Lets `fill` write files into a new folder, then puts it in the place of `folder`.
+    """Lets `fill` write files into a temporary folder, which then replaces `folder`.
 
-    Whatever happens on the way, `folder` is the old one or the new one; see `restore`.
+    If the process is interrupted, `folder` is either the old one or the new one; see `restore`.
     """
     aside, old = _beside(folder, "new"), _beside(folder, "old")
     shutil.rmtree(aside, ignore_errors=True)
@@ -43,14 +43,14 @@ def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def restore(folder: Path) -> None:
-    """Brings back the old folder, if the process ended between taking it away and putting the new one there."""
+    """Restores the old folder, if the process ended after moving it away and before moving the new one in."""
     old = _beside(folder, "old")
     if old.exists() and not folder.exists():
         old.rename(folder)
 
 
 def verify(folder: Path) -> None:
-    """Raises `RegardError` that names the file if anything in the folder is damaged or missing."""
+    """Raises a `RegardError` that names the file if a file in the folder is damaged or missing."""
     try:
         hashes: dict[str, str] = json.loads((folder / HASHES).read_text("utf-8"))
     except (OSError, ValueError):
@@ -60,27 +60,27 @@ def verify(folder: Path) -> None:
         if not path.is_file():
             raise RegardError(f"{path}: missing")
         if _hash(path) != expected:
-            raise RegardError(f"{path}: damaged, it is not what was written")
+            raise RegardError(f"{path}: damaged, its checksum is wrong")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file so that, whatever happens, it is the old one or the new one."""
+    """Writes a file atomically: if interrupted, it is either the old one or the new one."""
     aside = _beside(path, "new")
     aside.write_text(text, "utf-8")
     aside.replace(path)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes tensors to a file; what hinders it is an `OSError`, like a full disk for any other file."""
+    """Writes tensors to a file; a failure, such as a full disk, is an `OSError`, as for any other file."""
     try:
-        # Hugging Face's library opens files that name their format only
+        # Hugging Face's library only opens files that name their format
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path}: cannot be written ({error})") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file; a damaged one is named."""
+    """The tensors of a file; a `RegardError` names a damaged file."""
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -88,7 +88,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _beside(folder: Path, suffix: str) -> Path:
-    folder = folder.absolute()  # "." alone has no name
+    folder = folder.absolute()  # Path(".") has no name
     return folder.with_name(f".{folder.name}.{suffix}")
 
 
@@ -98,9 +98,9 @@ def _hash(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Waits until what was written is on the disk."""
+    """Flushes a file or folder to disk."""
     is_windows = sys.platform == "win32"
-    if is_windows and path.is_dir():  # Windows opens no folders, and flushes only what may be written
+    if is_windows and path.is_dir():  # Windows cannot open folders, and flushes only files opened for writing
         return
     descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
@@ -110,11 +110,11 @@ def sync(path: Path) -> None:
 
 
 def cache() -> Path:
-    """The folder for what can be made again."""
+    """The cache folder, for files that can be recreated."""
     return Path(os.environ.get("REGARD_CACHE", Path.home() / ".cache" / "regard"))
 
 
 def expect_parent(path: Path) -> None:
-    """Raises `RegardError` if the folder that a file is to be written to is not there."""
+    """Raises `RegardError` if the parent folder of a file to be written does not exist."""
     if not path.parent.is_dir():
         raise RegardError(f"{path.parent}: no such folder")

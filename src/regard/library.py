@@ -1,6 +1,6 @@
 """Models found by name, opened, converted.
 
-Wherever a model is asked for, a run's folder means the best model of the run, a bare name one that comes with Regard,
+Wherever a model is expected, a run's folder means the best model of the run, a bare name one that comes with Regard,
 and `hf:PATH` a folder of Hugging Face's. An export, which another engine runs, is `ct2:PATH` (CTranslate2) or
 `onnx:PATH` (ONNX).
 """
@@ -250,7 +250,7 @@ def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: 
 
 
 def _module(name: str) -> Any:
-    """What speaks with another engine, which need not be there unless it is asked for."""
+    """The module of another engine, imported only when it is needed."""
     try:
         return import_module(f"regard.interop.{name}")
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Memory that is kept, memory that is given back, and how much it was.
+"""Memory of the process: keeping allocated blocks, releasing them, and peak memory.
 
-By default the C library gives large blocks back to the system after each use, and gets new ones, page by page, at the
-next step of a training: tens of thousands of page faults a step, for the same memory again and again. Small ones it
-keeps, also those that were only needed to open a model.
+By default the C library returns large blocks to the system after each use and allocates new ones, page by page, at the
+next training step: tens of thousands of page faults per step for the same memory. It keeps small blocks, even those
+that were only needed to load a model.
 """
 
 import ctypes
@@ -11,27 +11,27 @@ from contextlib import suppress
 
 import torch
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as glibc's malloc.h numbers them
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # constants of glibc's malloc.h
 
 
 def keep_memory() -> None:
-    """Asks glibc to keep blocks of up to a gigabyte; elsewhere, does nothing."""
-    _ask("mallopt", MMAP_THRESHOLD, 1 << 30)
-    _ask("mallopt", TRIM_THRESHOLD, (1 << 31) - 1)
+    """Makes glibc keep blocks of up to a gigabyte; does nothing with other C libraries."""
+    _call("mallopt", MMAP_THRESHOLD, 1 << 30)
+    _call("mallopt", TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def release_memory() -> None:
-    """Asks glibc to give back all that is free; elsewhere, does nothing."""
-    _ask("malloc_trim", 0)
+    """Makes glibc return all free memory to the system; does nothing with other C libraries."""
+    _call("malloc_trim", 0)
 
 
-def _ask(function: str, *numbers: int) -> None:
-    with suppress(AttributeError, OSError, TypeError):  # where the C library is another
+def _call(function: str, *numbers: int) -> None:
+    with suppress(AttributeError, OSError, TypeError):  # with another C library
         getattr(ctypes.CDLL(None), function)(*numbers)
 
 
 def peak(device: torch.device) -> int:
-    """The most bytes that this process has used so far: of a CUDA card, if it computes there; 0: not known."""
+    """Peak memory of this process in bytes, on the GPU if `device` is CUDA; 0 if unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     if sys.platform == "win32":

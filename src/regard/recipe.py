@@ -129,14 +129,14 @@ def read(name: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | 
         if is_own:
             model["init"] = init
         if "init" in model:
-            # what was asked for beside `init` changes the model that is taken; the rest of a recipe's model gives way
+            # keys that are given beside `init` change the model that is taken; the rest of a recipe's model gives way
             asked = data if is_own or "init" in file.get("model", {}) else given
             found = _initial(asked["model"], path)
-            vain = [slot for slot in slots if slot in asked and asked[slot] != _without_none(found.get(slot, {}))]
-            vain += [f"model.{key}" for key in {"preset"} & asked["model"].keys()]
-            if vain:
+            unused = [slot for slot in slots if slot in asked and asked[slot] != _without_none(found.get(slot, {}))]
+            unused += [f"model.{key}" for key in {"preset"} & asked["model"].keys()]
+            if unused:
                 why = "comes with the model of model.init; leave it out"
-                raise ConfigError([Problem(key, why) for key in vain], str(path))
+                raise ConfigError([Problem(key, why) for key in unused], str(path))
             data = {**{key: value for key, value in data.items() if key not in slots}, **found}
         else:
             # sizes that a run's own recipe took from its codecs are taken again, as the codecs may be changed
@@ -189,7 +189,7 @@ def _sizes(data: dict[str, Any]) -> dict[str, Any]:
                     try:
                         found |= parse(config, table).expected()
                     except ConfigError:
-                        # its problem is told when all of the recipe is read; the model's sizes are not what is missing
+                        # its problem is reported when the whole recipe is read, not as missing sizes of the model
                         found |= config().expected()
     return found
 
@@ -200,7 +200,7 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_shape(model: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's model without the shape that the file spells out, if another one is asked for by its name."""
+    """A recipe's model without the shape that the file spells out, if a preset is named instead."""
     kinds: dict[Any, type[Config]] = {each.name: each.model for each in systems.SYSTEMS}
     presets = kinds[model["kind"]].presets if "preset" in asked and model.get("kind") in kinds else {}
     shape = {key for preset in presets.values() for key in preset}

@@ -1,4 +1,4 @@
-"""Tables written as TOML, which Python's `tomllib` only reads."""
+"""Writes TOML; Python's `tomllib` only reads it."""
 
 import json
 import re
@@ -9,12 +9,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(table: Mapping[str, Any]) -> str:
-    """A table as TOML text. TOML has no null: keys without a value are left out."""
+    """A table as TOML text. TOML has no null, so keys whose value is None are left out."""
     return "".join(_lines(table, "")).lstrip("\n")
 
 
 def _lines(table: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Plain values first, because whatever follows a table's heading belongs to that table."""
+    """Plain values first, because all lines after a table's header belong to that table."""
     given = {_key(key): inner for key, inner in table.items() if inner is not None}
     yield from (f"{key} = {value(inner)}\n" for key, inner in given.items() if not isinstance(inner, Mapping))
     for key, inner in given.items():
@@ -28,16 +28,16 @@ def _key(key: str) -> str:
 
 
 def value(given: Any) -> str:
-    """A value as TOML text, in one line."""
+    """A value as TOML, on one line."""
     if isinstance(given, Mapping):
         return "{" + ", ".join(f"{_key(k)} = {value(x)}" for k, x in given.items() if x is not None) + "}"
     if isinstance(given, list | tuple):
         return f"[{', '.join(map(value, given))}]"
     if isinstance(given, str):
-        # JSON's escapes are TOML's, but JSON leaves DEL as it is
+        # JSON's escapes are valid TOML, but JSON does not escape DEL
         return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(given, bool):
         return str(given).lower()
     if isinstance(given, int | float):
         return repr(given)
-    raise TypeError(f"TOML has no {type(given).__name__}")
+    raise TypeError(f"TOML cannot represent {type(given).__name__}")

@@ -68,9 +68,9 @@ def test_no_bias_is_no_bias() -> None:
 
 
 def test_wrong_widths_are_named() -> None:
-    with pytest.raises(ValueError, match="width 8 cannot be split among 0 heads"):
+    with pytest.raises(ValueError, match="width 8 cannot be split into 0 heads"):
         MultiHeadAttention(8, 0)
-    with pytest.raises(ValueError, match="width 10 cannot be split among 4 heads"):
+    with pytest.raises(ValueError, match="width 10 cannot be split into 4 heads"):
         MultiHeadAttention(10, 4)
     attention = MultiHeadAttention(8, 2, memory_width=6)
     with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 8\), got \(2, 3, 7\)"):

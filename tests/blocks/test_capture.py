@@ -135,15 +135,15 @@ def test_what_cannot_be_had_raises() -> None:
     with pytest.raises(ValueError, match=r"no attention matches '\*'; this model has none"):
         capture(nn.Linear(2, 2)).__enter__()
     for numbers in ([], [-1], [2, 2]):
-        with pytest.raises(ValueError, match="numbers from 0, at least one, each once"):
+        with pytest.raises(ValueError, match="distinct indices from 0, at least one"):
             capture(model, rows=numbers).__enter__()
     with capture(model, "encoder.*") as maps:
         pass
     with pytest.raises(KeyError, match=r"'encoder\.layers\.0\.attention' did not run"):
         maps["encoder.layers.0.attention"]
-    with pytest.raises(KeyError, match=r"'decoder\.layers\.0\.cross' was not captured; captured were 'encoder"):
+    with pytest.raises(KeyError, match=r"'decoder\.layers\.0\.cross' was not captured; captured: 'encoder"):
         maps["decoder.layers.0.cross"]
-    with pytest.raises(ValueError, match="heads should be numbers from 0"):
+    with pytest.raises(ValueError, match="heads should be distinct indices from 0"):
         capture(model, heads=[1, 1]).__enter__()
     for patterns in (["*", "nowhere"], "decoder.layers.0"):
         with pytest.raises(ValueError, match="no attention matches"):
@@ -160,10 +160,10 @@ def test_what_cannot_be_had_raises() -> None:
         model(SOURCE, TARGET)
     assert "encoder.layers.0.attention" in maps
     assert "decoder.layers.0.cross" not in maps
-    with pytest.raises(RegardError, match="row 7 of .* was asked for, but there were 5 rows"):
+    with pytest.raises(RegardError, match="row 7 of .* does not exist: there were 5 rows"):
         maps["encoder.layers.0.attention"]
     with (
-        pytest.raises(RegardError, match="head 2 of .* was asked for, but there are 2 heads"),
+        pytest.raises(RegardError, match="head 2 of .* does not exist: there are 2 heads"),
         capture(model, heads=[2]),
     ):
         model(SOURCE, TARGET)
@@ -293,7 +293,7 @@ def test_a_core_that_regard_does_not_know_is_captured_and_changed() -> None:
     assert_same(changed["near"], (query @ query.mT).softmax(-1))
     with intervene(model, drop_heads={"near": [0, 1], "far": [0, 1, 2, 3]}):
         assert (model(x) == 0).all()
-    with pytest.raises(RegardError, match="head 2 of 'near' was asked for, but there are 2 heads"):
+    with pytest.raises(RegardError, match="head 2 of 'near' does not exist: there are 2 heads"):
         capture(model, heads=[2]).__enter__()
 
 
@@ -315,7 +315,7 @@ def test_impossible_interventions_raise() -> None:
         intervene(model, drop_positions="x").__enter__()
     for heads in ([2], [], [-1]):
         with (
-            pytest.raises(RegardError, match="heads should be numbers from 0 to 1"),
+            pytest.raises(RegardError, match="heads should be indices from 0 to 1"),
             intervene(model, drop_heads={"*": heads}),
         ):
             model(SOURCE, TARGET)

@@ -50,10 +50,10 @@ def test_step_by_step_is_the_same_as_all_at_once() -> None:
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
+    with pytest.raises(ValueError, match="a kernel of size 4 has no centre"):
         GatedConvolution(4, 4, causal=False)
     for use in (lambda layer: layer.begin(2), lambda layer: layer.step(torch.zeros(2, 1, 4), torch.zeros(2, 2, 4))):
-        with pytest.raises(ValueError, match="cannot go step by step"):
+        with pytest.raises(ValueError, match="cannot run step by step"):
             use(GatedConvolution(4, 3, causal=False))
     with pytest.raises(ValueError, match=r"past should have shape \(batch, 2, 4\), got \(2, 5, 4\)"):
         GatedConvolution(4, 3, causal=True).step(torch.zeros(2, 1, 4), torch.zeros(2, 5, 4))

@@ -47,7 +47,7 @@ def test_nothing_is_dropped_in_use_or_at_rate_zero() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_impossible_rates_are_named(rate) -> None:
-    with pytest.raises(ValueError, match="a dropout rate is at least 0 and less than 1"):
+    with pytest.raises(ValueError, match="a dropout rate must be at least 0 and less than 1"):
         Dropout(rate)
 
 

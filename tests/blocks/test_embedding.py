@@ -31,12 +31,12 @@ def test_fresh_vectors_and_logits_have_variance_one() -> None:
 
 def test_tokens_outside_the_vocabulary_are_named() -> None:
     with pytest.raises(
-        ValueError, match="tokens from 2 to 10 do not fit a vocabulary of 10; was the text encoded with"
+        ValueError, match="token ids from 2 to 10 are outside the vocabulary of 10 tokens; was the text encoded with"
     ):
         TokenEmbedding(10, 16)(torch.tensor([[2, 10]]))
     with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 16\), got \(1, 2, 15\)"):
         TokenEmbedding(10, 16).logits(torch.zeros(1, 2, 15))
-    with pytest.raises(ValueError, match="tokens should be whole numbers, got torch.float32"):
+    with pytest.raises(ValueError, match="tokens should be integers, got torch.float32"):
         TokenEmbedding(10, 16)(torch.tensor([[1.0, 2.0]]))
     with pytest.raises(ValueError, match=r"tokens should have shape \(batch, length\), got \(3,\)"):
         TokenEmbedding(10, 16)(torch.tensor([1, 2, 3]))

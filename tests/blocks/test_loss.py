@@ -23,9 +23,9 @@ def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, 
     assert_same(smooth, expected)
     assert_same(plain, F.cross_entropy(x @ weight.T + bias, target, reduction="sum"))
     assert not plain.requires_grad
-    learnt = (x, weight, bias)
+    leaves = (x, weight, bias)
     for got, wanted in zip(
-        torch.autograd.grad(smooth * 0.3, learnt), torch.autograd.grad(expected * 0.3, learnt), strict=True
+        torch.autograd.grad(smooth * 0.3, leaves), torch.autograd.grad(expected * 0.3, leaves), strict=True
     ):
         assert_same(got, wanted)
 

@@ -47,7 +47,7 @@ def test_wrong_masks_are_named() -> None:
         padding(torch.tensor([True, False]))
     with pytest.raises(ValueError, match="got left 0 and right -1"):
         window(3, 3, left=0, right=-1)
-    with pytest.raises(ValueError, match="4 queries over 3 keys"):
+    with pytest.raises(ValueError, match="4 queries but only 3 keys"):
         causal(4, 3)
     with pytest.raises(ValueError, match="got left -1 and right 0"):
         window(3, 3, left=-1, right=0)

@@ -92,7 +92,7 @@ def test_tables_made_in_inference_mode_serve_in_training() -> None:
 
 def test_odd_widths_and_wrong_shapes_are_named() -> None:
     for make in (lambda: Sinusoidal(7), lambda: Fourier(7, 10), lambda: Rotary(7)):
-        with pytest.raises(ValueError, match="come in pairs, got a width of 7"):
+        with pytest.raises(ValueError, match="come in pairs, but the width is 7"):
             make()
     with pytest.raises(ValueError, match=r"x should have shape \(batch, length, 8\), got \(1, 3, 6\)"):
         Positions(Sinusoidal(8))(torch.zeros(1, 3, 6))

@@ -83,5 +83,5 @@ def test_wrong_shapes_are_named() -> None:
         attention.remember(torch.randn(2, 6, 5), torch.zeros(2, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"previous should have shape \(2, 6\), got \(1, 6\)"):
         attention(torch.randn(2, 1, 3), memory, attention.begin(memory)[:1])
-    with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
+    with pytest.raises(ValueError, match="a kernel of size 4 has no centre"):
         LocationAwareScore(3, 5, 4, kernel=4)

@@ -31,7 +31,7 @@ def test_help_lists_the_verbs_and_each_verb_has_examples() -> None:
         assert f"regard {verb} " in regard(verb, "--help").stdout.partition("Examples:")[2]
 
 
-def test_help_is_what_one_gets_without_a_verb() -> None:
+def test_help_is_printed_without_a_verb() -> None:
     help_text = regard("--help").stdout
     assert "Start with: regard recipes" in help_text
     assert "completion" not in help_text
@@ -41,7 +41,7 @@ def test_help_is_what_one_gets_without_a_verb() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["describe", "--help"], ["recipes"]])
-def test_quick_answers_do_not_wait_for_torch(arguments) -> None:
+def test_fast_commands_do_not_import_torch(arguments) -> None:
     code = (
         "import sys; from regard.cli.main import app\n"
         f"try: app({arguments!r})\n"
@@ -67,7 +67,7 @@ def test_copying_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("precious")
     result = regard("recipes", "translate/transformer", "-o", "mine.toml", directory=tmp_path)
     assert result.returncode == 1
-    assert result.stderr == "regard: mine.toml exists and is left as it is; choose another name\n"
+    assert result.stderr == "regard: mine.toml exists and is not overwritten; choose another name\n"
     assert (tmp_path / "mine.toml").read_text() == "precious"
 
 
@@ -84,7 +84,7 @@ def test_describe_counts_parameters_and_names_attentions() -> None:
     }  # fmt: skip
 
 
-def test_describe_shows_a_table_with_layers_of_one_make_in_one_line(tmp_path: Path) -> None:
+def test_describe_shows_a_table_with_identical_layers_in_one_row(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         "[data]\nkind = 'dates'\n[tokenizer]\nvocab_size = 10\n[train]\nsteps = 1\n"
         "[model]\nkind = 'transformer'\nwidth = 4\nheads = 2\nff_width = 6\nencoder_layers = 2\ndecoder_layers = 1\n"
@@ -124,14 +124,14 @@ def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
         (["describe", "translate/transformer", "model.width"], "cannot read the override 'model.width'"),
         (
             ["recipes", "--keys", "bert/tag"],
-            "--keys and --schema are about all recipes; give one of them, without a name",
+            "--keys and --schema describe all recipes; give only one of them, and no recipe name",
         ),
-        (["recipes", "-o", "x.toml"], "which recipe is to be copied to x.toml?"),
+        (["recipes", "-o", "x.toml"], "no recipe to copy to x.toml"),
         (["recipes", "translate/transformer", "-o", "no/such/folder.toml"], "No such file or directory"),
-        (["recipes", "translate/transformer", "--json"], "--json goes with the list of all recipes"),
+        (["recipes", "translate/transformer", "--json"], "--json is for the list of all recipes"),
     ],
 )
-def test_mistakes_are_told_in_words(arguments, message) -> None:
+def test_user_errors_are_reported_in_one_line(arguments, message) -> None:
     result = regard(*arguments)
     assert result.returncode == 1
     assert message in result.stderr
@@ -140,7 +140,7 @@ def test_mistakes_are_told_in_words(arguments, message) -> None:
     assert result.stdout == ""
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "regard", "recipes", "translate/transformer"]
@@ -150,7 +150,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert result.returncode == 1
 
 
-def test_what_a_user_can_mend_is_told_in_words_and_a_bug_keeps_its_traceback(monkeypatch, capsys) -> None:
+def test_user_errors_have_a_message_and_bugs_keep_their_traceback(monkeypatch, capsys) -> None:
     def failing(error: Exception):
         def app() -> None:
             raise error

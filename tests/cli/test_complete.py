@@ -23,24 +23,24 @@ def model(request, tmp_path_factory) -> Path:
 run = partial(commands.run, "complete")
 
 
-def test_a_text_goes_on(model: Path) -> None:
+def test_a_text_is_continued(model: Path) -> None:
     expected = regard.load(str(model)).complete("ROMEO:", tokens=20, temperature=0.5, top_k=5)[0].text
-    arguments = ("--model", model, "--tokens", 20, "--temperature", 0.5, "--top-k", 5)
+    arguments = ("--model", model, "--max-tokens", 20, "--temperature", 0.5, "--top-k", 5)
     assert run(*arguments, "ROMEO:") == expected + "\n"
     assert run(*arguments, stdin="ROMEO:\n") == expected + "\n"
     assert run(*arguments, "--samples", 1, "ROMEO:") == expected + "\n"
 
 
-def test_tries_are_told_apart_by_their_seeds(model: Path) -> None:
+def test_samples_are_headed_by_their_seeds(model: Path) -> None:
     found = regard.load(str(model)).complete("ROMEO:", samples=3, tokens=9, seed=5, min_p=0.01, repetition_penalty=1.2)
-    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--min-p", 0.01, "--repetition-penalty", 1.2)
+    shared = ("--model", model, "ROMEO:", "--max-tokens", 9, "--min-p", 0.01, "--repetition-penalty", 1.2)
     shown = run(*shared, "--samples", 3, "--seed", 5)
     assert shown == "".join(f"--- seed {5 + i}\n{completion.text}\n" for i, completion in enumerate(found))
     assert run(*shared, "--seed", 6) == found[1].text + "\n"
 
 
 def test_json_has_the_probability_of_each_token(model: Path) -> None:
-    shared = ("--model", model, "ROMEO:", "--tokens", 9, "--json")
+    shared = ("--model", model, "ROMEO:", "--max-tokens", 9, "--json")
     lines = [json.loads(line) for line in run(*shared, "--samples", 2, "--top-p", 0.9).splitlines()]
     for line, completion in zip(
         lines, regard.load(str(model)).complete("ROMEO:", samples=2, tokens=9, top_p=0.9), strict=True
@@ -62,8 +62,8 @@ def test_json_has_the_probability_of_each_token(model: Path) -> None:
     assert best[0]["seed"] is None
 
 
-def test_a_line_break_is_written_as_in_programs(model: Path) -> None:
-    shared = ("--model", model, "ROMEO:", "--tokens", 40, "--temperature", 3, "--json")
+def test_escapes_in_stop_strings_are_decoded(model: Path) -> None:
+    shared = ("--model", model, "ROMEO:", "--max-tokens", 40, "--temperature", 3, "--json")
     for stop, meant in ((r"\n", "\n"), ("\n", "\n"), ("e", "e")):
         texts = [json.loads(line) for line in run(*shared, "--samples", 20, "--stop", stop).splitlines()]
         assert not any(meant in text["text"] for text in texts)
@@ -71,38 +71,38 @@ def test_a_line_break_is_written_as_in_programs(model: Path) -> None:
 
 
 def test_a_text_that_is_too_long_is_an_error_or_slides(model: Path) -> None:
-    with pytest.raises(ValueError, match="200 to write do not fit into the context of 48; .*'slide'"):
+    with pytest.raises(ValueError, match="200 tokens to generate exceed the context of 48; .*'slide'"):
         run("--model", model, "ROMEO:", "--overflow", "error")
     slid = CliRunner().invoke(app, ["complete", "--model", str(model), "ROMEO:"])
-    assert "the model sees 48 tokens at a time" in slid.stderr
-    fits = CliRunner().invoke(app, ["complete", "--model", str(model), "ROMEO:", "--tokens", "20"])
+    assert "the context holds 48 tokens" in slid.stderr
+    fits = CliRunner().invoke(app, ["complete", "--model", str(model), "ROMEO:", "--max-tokens", "20"])
     assert (slid.exit_code, fits.exit_code, fits.stderr) == (0, 0, "")
-    assert run("--model", model, "", "--tokens", 5)
+    assert run("--model", model, "", "--max-tokens", 5)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--top-p", 0], "top-p is a probability above 0 and at most 1, got 0.0"),
-        (["--top-p", 1.5], "top-p is a probability above 0 and at most 1, got 1.5"),
-        (["--temperature", -1], "a temperature is at least 0, got -1.0"),
-        (["--stop", ""], "a stop string has at least one character"),
-        (["--n-best", 2], "--n-best is for --beam; add it, or leave this out"),
-        (["--beam", 2, "--top-k", 4], "--top-k is for texts that are drawn; leave it or --beam out"),
+        (["--top-p", 0], "top-p must be above 0 and at most 1, got 0.0"),
+        (["--top-p", 1.5], "top-p must be above 0 and at most 1, got 1.5"),
+        (["--temperature", -1], "the temperature must be at least 0, got -1.0"),
+        (["--stop", ""], "a stop string is empty"),
+        (["--n-best", 2], "--n-best needs --beam; add --beam, or leave this option out"),
+        (["--beam", 2, "--top-k", 4], "--top-k is for sampling; leave it or --beam out"),
     ],
 )
-def test_mistakes_are_told_in_words(model: Path, arguments, message) -> None:
+def test_wrong_options_are_reported(model: Path, arguments, message) -> None:
     with pytest.raises(ValueError, match=message):
-        run("--model", model, "ROMEO:", "--tokens", 5, *arguments)
+        run("--model", model, "ROMEO:", "--max-tokens", 5, *arguments)
 
 
-def test_other_models_do_not_go_on_with_texts() -> None:
+def test_other_models_do_not_continue_texts() -> None:
     message = "en-es is a model for translation, not for `regard complete`; try `regard translate`"
     with pytest.raises(ValueError, match=message):
         run("--model", "en-es", "ROMEO:")
 
 
-def test_what_it_looks_at_is_shown(model: Path) -> None:
+def test_attention_is_shown(model: Path) -> None:
     result = CliRunner().invoke(app, ["look", "--model", str(model), "ROMEO: soft", "--tokens"])
     assert result.exit_code == 0, result.output
     trace = regard.load(str(model)).trace("ROMEO: soft")

@@ -1,4 +1,4 @@
-"""Without `--model`, a verb takes the bundled model that serves it."""
+"""Without `--model`, a verb uses the bundled model that serves it."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_no_verb_needs_the_option_model() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["translate"], ["look", "--target", "Comemos pan."]])
-def test_the_bundled_model_is_taken(arguments) -> None:
+def test_the_bundled_model_is_the_default(arguments) -> None:
     assert run(*arguments, "We eat bread.") == run(*arguments, "--model", "en-es", "We eat bread.")
 
 
@@ -38,9 +38,7 @@ def test_a_verb_that_no_bundled_model_serves_asks_for_one() -> None:
             run(verb, stdin="bread\n")
 
 
-def test_of_several_bundled_models_the_one_that_is_made_for_a_verb_is_taken(
-    models: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_of_several_bundled_models_the_one_made_for_the_verb_is_used(models: Path, tmp_path: Path, monkeypatch) -> None:
     for name, bundled in {"pos": "a", "plain": "b", "sst2": "c"}.items():
         shutil.copytree(models / name, tmp_path / bundled)
     monkeypatch.setattr(library, "ASSETS", tmp_path)

@@ -30,16 +30,18 @@ def test_texts_are_classified(models: Path) -> None:
     assert run("classify", "--model", models / "stsb", "good food", "--second", "bad food") == f"{beside:.3f}\n"
 
 
-def test_what_is_said_stands_below_what_looks_at_what(models: Path) -> None:
+def test_the_prediction_stands_below_the_attention_matrix(models: Path) -> None:
     label = regard.load(str(models / "sst2")).classify("good food").label
     lines = run("look", "-m", models / "sst2", "good food").splitlines()
     assert lines[0].split() == ["good", "food"]
     assert lines[-2:] == ["", label]
-    assert len(run("look", "-m", models / "plain", "good food").splitlines()) == 3  # which says nothing
-    assert len(run("look", "-m", "en-es", "We eat.", "--target", "Comemos.").splitlines()) == 2  # whose rows say it
+    assert len(run("look", "-m", models / "plain", "good food").splitlines()) == 3  # it predicts nothing
+    assert (
+        len(run("look", "-m", "en-es", "We eat.", "--target", "Comemos.").splitlines()) == 2
+    )  # the rows are the output
 
 
-def test_a_tab_in_a_line_parts_two_texts(models: Path) -> None:
+def test_a_tab_separates_the_texts_of_a_pair(models: Path) -> None:
     together = json.loads(run("classify", "-m", models / "sst2", "--json", stdin="good\tfood\n"))
     assert (together["text"], together["second"]) == ("good", "food")
     apart = json.loads(run("classify", "-m", models / "sst2", "--json", "good", "--second", "food"))
@@ -71,12 +73,13 @@ def test_texts_become_vectors(models: Path, tmp_path: Path) -> None:
     assert np.allclose(np.linalg.norm(json.loads((tmp_path / "v.json").read_text()), axis=1), 1, atol=1e-6)
 
 
-def test_a_text_that_is_too_long_is_told_of(models: Path) -> None:
+def test_truncated_texts_are_reported(models: Path) -> None:
     long = " ".join(["dog"] * 99)
     for arguments in (["embed"], ["classify"]):
         name = "plain" if arguments == ["embed"] else "sst2"
         result = CliRunner().invoke(app, [*arguments, "--model", str(models / name)], input=f"{long}\ndog\n")
-        assert result.stderr.endswith("whose ends were not read: 1\n")
+        assert "truncated" in result.stderr
+        assert result.stderr.endswith(": 1\n")
 
 
 @pytest.mark.parametrize(
@@ -89,17 +92,17 @@ def test_a_text_that_is_too_long_is_told_of(models: Path) -> None:
         (["tag", "-m", "sst2", "x"], "sst2 is a model for classification, not for `regard tag`; try `regard classify`"),
         (["translate", "-m", "sst2", "x"], "not for `regard translate`; try `regard classify`"),
         (["embed", "-m", "rnn_tagger"], "tagger is a model for word_tagging, not for `regard embed`; try `regard tag`"),
-        (["classify", "-m", "sst2", "--second", "x"], "--second goes with texts on the command line"),
+        (["classify", "-m", "sst2", "--second", "x"], "--second needs a text on the command line"),
         (["explore", "-m", "rnn_tagger"], "not for `regard explore`; try `regard tag`"),
         (["look", "-m", "rnn_tagger", "x"], "not for `regard look`; try `regard tag`"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
-        (["embed", "-m", "plain", "--layers", "7"], "layers go from 0 to 2"),
-        (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: write to .npy, .json or .parquet"),
+        (["embed", "-m", "plain", "--layers", "7"], "layers must be from 0 to 2"),
+        (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: unknown format; use .npy, .json or .parquet"),
         (["glue", "plain", "--data", ".", "--tasks", "ax"], "--tasks ax: no such task to train"),
     ],
 )
-def test_what_cannot_be_done_is_told(models: Path, monkeypatch, arguments, message) -> None:
+def test_wrong_arguments_are_reported(models: Path, monkeypatch, arguments, message) -> None:
     monkeypatch.chdir(models)
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         run(*arguments, stdin="x\n")
@@ -124,7 +127,7 @@ def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
     result = invoked(*asked, "--tasks", "sst2", "--submission", tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")} == before
     assert "93.5" in result.stdout  # BERT-base
-    assert "test.tsv: 1 of 2 texts are too long and were cut" in result.stderr
+    assert "test.tsv: 1 of 2 texts are too long and were truncated" in result.stderr
     assert "SST-2.tsv: 2 answers for the leaderboard" in result.stderr
     assert (tmp_path / "out" / "SST-2.tsv").read_text().splitlines()[0] == "index\tprediction"
     assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 3

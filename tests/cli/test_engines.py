@@ -22,26 +22,26 @@ def model(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "bert"
     torch.manual_seed(1)
     head = ClassificationHead(labels=("bad", "good"))
-    # as it is before training, which 8 bits do little to
+    # untrained weights, which 8-bit quantization changes little
     fresh = BertConfig(vocab_size=TOKENIZER.vocab_size, width=64, heads=2, ff_width=128, layers=1, head=head).build()
     library.save(folder, fresh.config, library.tensors(fresh), {"text": TOKENIZER}, "")
     return folder
 
 
 @pytest.mark.parametrize("flags", [[], ["--beam", 1], ["--align"], ["--length-penalty", 0.6]])
-def test_the_bundled_model_translates_alike_with_both_engines(flags) -> None:
+def test_the_bundled_model_translates_the_same_with_both_engines(flags) -> None:
     one, other = (run("translate", *flags, "--engine", engine, *SENTENCES) for engine in ("torch", "ct2"))
     assert one == other
     assert len(one.splitlines()) == len(SENTENCES)
 
 
-def test_a_prefix_is_what_a_translation_begins_with() -> None:
+def test_translations_start_with_the_prefix() -> None:
     out = run("translate", "--engine", "ct2", "--prefix", "Una casa", "A red house. The child is sleeping.")
     assert out == "Una casa roja. El niño está durmiendo.\n"
     assert out == run("translate", "--prefix", "Una casa", "A red house. The child is sleeping.")
 
 
-def test_json_has_the_same_keys_and_scores_that_are_near() -> None:
+def test_json_has_the_same_keys_and_similar_scores() -> None:
     flags = ["--json", "--n-best", 2, "--align", *SENTENCES]
     for lines in zip(*(run("translate", "--engine", e, *flags).splitlines() for e in ("torch", "ct2")), strict=True):
         one, other = (json.loads(line) for line in lines)
@@ -55,7 +55,7 @@ def test_json_has_the_same_keys_and_scores_that_are_near() -> None:
             assert [word.keys() for word in found["words"]] == [word.keys() for word in best["words"]]
 
 
-def test_the_engines_own_scores_are_those_that_are_put_together_from_tokens() -> None:
+def test_the_engines_scores_equal_the_sums_over_tokens() -> None:
     fast = library.load_fast("en-es")
     for length_penalty in (0.0, 1.0, 2.0):
         found = [
@@ -64,7 +64,7 @@ def test_the_engines_own_scores_are_those_that_are_put_together_from_tokens() ->
         ]
         for told, quick in zip(*found, strict=True):
             assert [each.tokens for each in told] == [each.tokens for each in quick]
-            # in 8 bits, a token's numbers depend a little on those that are computed with it
+            # in 8 bits, results depend slightly on the other tokens of the batch
             assert [each.score for each in told] == pytest.approx([each.score for each in quick], rel=0.1)
 
 
@@ -80,7 +80,7 @@ def test_vectors_have_the_same_format_and_direction_with_both_engines(model: Pat
         run("embed", "-m", model, "--layers", "0", "--engine", "ct2", stdin="bread\n")
 
 
-def test_convert_says_what_the_check_found(model: Path, tmp_path: Path) -> None:
+def test_convert_reports_the_result_of_its_check(model: Path, tmp_path: Path) -> None:
     out = run("convert", model, f"ct2:{tmp_path / 'fast'}", "--quantize", "int8")
     assert out.startswith(f"ct2:{tmp_path / 'fast'}: converted from {model}; checked: cosine at least 0.99")
     vectors = run("embed", "-m", f"ct2:{tmp_path / 'fast'}", stdin="bread\n")

@@ -40,10 +40,10 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         assert "macro F1" in run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
 
 
-def test_a_task_that_does_not_fit_the_model_is_told(models: Path, tmp_path: Path) -> None:
+def test_a_task_that_does_not_fit_the_model_is_reported(models: Path, tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
     with pytest.raises(
-        ValueError, match="the model says negative, positive; the task asks for unacceptable, acceptable"
+        ValueError, match="the model predicts negative, positive; the task has unacceptable, acceptable"
     ):
         run("evaluate", models / "sst2", "task=cola", "--data", tmp_path / "dev.tsv")
     with pytest.raises(ValueError, match="task = \"sst3\": expected one of 'cola', 'sst2', .*did you mean 'sst2'?"):
@@ -60,7 +60,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {"source": tmp_path / "source", "reference": tmp_path / "reference"}
 
 
-def test_the_settings_of_a_translator_are_its_own(files: dict[str, Path], tmp_path: Path) -> None:
+def test_translators_have_their_own_settings(files: dict[str, Path], tmp_path: Path) -> None:
     options = [part for role, path in files.items() for part in (f"--{role}", path)]
     for settings, beam, lowercase in (([], 4, False), (["beam=1", "length_penalty=0.5", "lowercase=true"], 1, True)):
         translator = regard.load("en-es")
@@ -76,14 +76,14 @@ def test_the_settings_of_a_translator_are_its_own(files: dict[str, Path], tmp_pa
 
 
 class Echo(EvaluatesTranslations):
-    """Gives texts back, and notes how it was to search."""
+    """Returns its input, and records the search settings."""
 
     def translate(self, texts, **how):
         self.how = how
         return [[Translation(text, 0.0)] for text in texts]
 
 
-def test_a_test_set_is_searched_as_the_settings_say(files: dict[str, Path]) -> None:
+def test_the_settings_control_the_search(files: dict[str, Path]) -> None:
     echo = Echo()
     found = echo.evaluate(files, echo.evaluated_with.parse(["beam=3", "length_penalty=0.25"]))
     assert echo.how == {"beam": 3, "length_penalty": 0.25, "scores": False}
@@ -92,15 +92,15 @@ def test_a_test_set_is_searched_as_the_settings_say(files: dict[str, Path]) -> N
     assert echo.how == {"beam": 4, "length_penalty": 1.0, "scores": False}
 
 
-def test_a_language_model_has_nothing_to_write_but_its_scores(tmp_path: Path) -> None:
+def test_a_language_model_has_no_predictions_to_write(tmp_path: Path) -> None:
     model = gpt2(TOKENIZERS["characters"]).float()
     library.save(tmp_path / "m", model.config, library.tensors(model), {"text": TOKENIZERS["characters"]}, "")
     (tmp_path / "text").write_text("ROMEO: soft")
     asked = ["evaluate", str(tmp_path / "m"), "--data", str(tmp_path / "text"), "--json"]
     result = CliRunner().invoke(app, [*asked, "-o", str(tmp_path / "out")])
-    assert str(result.exception) == "a language model has nothing to write but its scores; leave --output out"
+    assert str(result.exception) == "a language model has no predictions to write; leave --output out"
     assert not (tmp_path / "out").exists()
-    assert json.loads(result.stdout) == json.loads(run(*asked))  # which are not lost
+    assert json.loads(result.stdout) == json.loads(run(*asked))  # the scores are not lost
     assert json.loads(result.stdout) == pytest.approx(vars(regard.load(str(tmp_path / "m")).measure("ROMEO: soft")))
 
 
@@ -125,40 +125,40 @@ def test_a_language_model_has_nothing_to_write_but_its_scores(tmp_path: Path) ->
         (["plain", "--data", "file"], "plain is a model for embedding, not for `regard evaluate`; try `regard embed`"),
     ],
 )
-def test_a_wrong_file_or_setting_is_told(models: Path, monkeypatch, arguments, message) -> None:
+def test_a_wrong_file_or_setting_is_reported(models: Path, monkeypatch, arguments, message) -> None:
     (models / "file").touch()
     monkeypatch.chdir(models)
     with pytest.raises(ValueError, match=message):
         run("evaluate", *arguments)
 
 
-def test_tags_of_the_other_column_are_told(models: Path, tmp_path: Path) -> None:
+def test_tags_of_the_other_column_are_reported(models: Path, tmp_path: Path) -> None:
     (tmp_path / "dev.conllu").write_text("1\tdog\t_\tX\tNOUN" + "\t_" * 5 + "\n\n")
-    with pytest.raises(ValueError, match="none of its tags in upos is known to the model; try column=xpos"):
+    with pytest.raises(ValueError, match="the model knows none of the tags in column upos; try column=xpos"):
         run("evaluate", models / "pos", "--data", tmp_path / "dev.conllu")
     found = json.loads(run("evaluate", models / "pos", "column=xpos", "--data", tmp_path / "dev.conllu", "--json"))
     assert found["tags"]["NOUN"]["count"] == 1
 
 
-def test_what_is_wrong_with_a_table_is_told_beside_the_scores(tmp_path: Path) -> None:
+def test_problems_of_a_table_are_reported_beside_the_scores(tmp_path: Path) -> None:
     model = bert(ClassificationHead(labels=("not_duplicate", "duplicate"))).float()
     library.save(tmp_path / "qqp", model.config, library.tensors(model), {"text": TOKENIZER}, "")
     rows = ["question1\tquestion2\tis_duplicate", "good food\tbad food\t0", "torn", "dog\tdog\t1"]
     (tmp_path / "dev.tsv").write_text("\n".join(rows) + "\n")
     result = invoked("evaluate", tmp_path / "qqp", "task=qqp", "--data", tmp_path / "dev.tsv", "--json")
     assert json.loads(result.stdout)["texts"] == 2
-    assert "dev.tsv: 1 lines with too few columns are left out, the first of them line 3" in result.stderr
+    assert "dev.tsv: skipped 1 lines with too few columns, the first is line 3" in result.stderr
 
 
 def test_models_serve_the_verbs_that_their_tasks_name(models: Path) -> None:
     names = ["en-es", *(str(models / name) for name in ("plain", "guesser", "sst2", "stsb", "pos", "rnn_tagger"))]
     for name in names:
-        contents, opened = library.read(name), regard.load(name)
+        contents, loaded = library.read(name), regard.load(name)
         verbs = contents.system.task(contents.task).verbs
-        assert ("evaluate" in verbs) == hasattr(opened, "evaluate")
-        assert isinstance(getattr(opened, "evaluated_with", None), EvaluatedWith) == ("evaluate" in verbs)
-        assert ("look" in verbs) == ("explore" in verbs) == hasattr(opened, "accepts")
-        assert ("embed" in verbs) == hasattr(opened, "embed")
+        assert ("evaluate" in verbs) == hasattr(loaded, "evaluate")
+        assert isinstance(getattr(loaded, "evaluated_with", None), EvaluatedWith) == ("evaluate" in verbs)
+        assert ("look" in verbs) == ("explore" in verbs) == hasattr(loaded, "accepts")
+        assert ("embed" in verbs) == hasattr(loaded, "embed")
 
 
 def test_a_model_is_evaluated_from_python_as_on_the_command_line(models: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`regard glue`: its table, average, and files for the leaderboard; and `regard evaluate` where a number is asked."""
+"""`regard glue`: its table, average, and files for the leaderboard; and `regard evaluate` for regression."""
 
 import json
 from pathlib import Path
@@ -27,13 +27,13 @@ def asked(first: list[str], second: str) -> list[str]:
     return [f"{i}|{text}|{second}" for i, text in enumerate(first)]
 
 
-# each set has a size of its own, and the texts in an order of their own
+# each set has its own size and its own order of texts
 TESTS = {"MNLI-m": asked(TEXTS, "food"), "MNLI-mm": asked(TEXTS[::-1][:4], "sad"), "AX": asked(TEXTS[2:], "a house")}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """What the command leaves behind after MNLI and STS-B: `glue.json`, `runs` and `out`."""
+    """The files that the command writes for MNLI and STS-B: `glue.json`, `runs` and `out`."""
     folder = tmp_path_factory.mktemp("glue")
     model = bert(NoHead()).float()
     library.save(folder / "plain", model.config, library.tensors(model), {"text": TOKENIZER}, "")
@@ -69,14 +69,14 @@ def answers(folder: Path, name: str) -> list[str]:
     return list(target)
 
 
-def test_the_model_of_mnli_answers_both_its_test_sets_and_the_diagnostic_one(folder: Path) -> None:
+def test_the_mnli_model_predicts_both_test_sets_and_the_diagnostic_set(folder: Path) -> None:
     assert {path.name for path in (folder / "out").iterdir()} == {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "STS-B.tsv"}
     model = regard.load(str(folder / "runs/mnli-1"))
     for name, lines in TESTS.items():
         _, first, second = zip(*(line.split("|") for line in lines), strict=True)
         target = answers(folder, name)
         assert target == [verdict.label for verdict in model.classify(first, second)]
-        assert len(set(target)) > 1  # or their order could not be seen
+        assert len(set(target)) > 1  # otherwise the order could not be checked
 
 
 def test_similarities_are_submitted_as_numbers_on_the_scale(folder: Path) -> None:
@@ -87,7 +87,7 @@ def test_similarities_are_submitted_as_numbers_on_the_scale(folder: Path) -> Non
     assert len(set(target)) == 3
 
 
-def test_evaluate_finds_what_the_table_says(folder: Path) -> None:
+def test_evaluate_agrees_with_the_table(folder: Path) -> None:
     table = json.loads((folder / "glue.json").read_text())
     for name, model, file in (
         ("stsb", "stsb", "STS-B/dev"),
@@ -103,7 +103,7 @@ def test_evaluate_finds_what_the_table_says(folder: Path) -> None:
     assert table["average"]["tasks"] == ["mnli", "mnli-mm", "stsb"]
 
 
-def test_a_model_that_says_numbers_is_evaluated(folder: Path, tmp_path: Path) -> None:
+def test_a_regression_model_is_evaluated(folder: Path, tmp_path: Path) -> None:
     model = folder / "runs/stsb-1"
     gold = [1.0, 0.5, 4.5, 2.0, 3.0]
     target = [verdict.value for verdict in regard.load(str(model)).classify(TEXTS, ["food"] * 5)]
@@ -123,7 +123,7 @@ def test_a_model_that_says_numbers_is_evaluated(folder: Path, tmp_path: Path) ->
         assert [float(line) for line in (tmp_path / "said").read_text().splitlines()] == pytest.approx(target)
         told = run("evaluate", model, *question, "--data", data)
         assert told.splitlines()[0].split() == ["pearson", f"{100 * expected['pearson']:.1f}"]
-    with pytest.raises(ValueError, match="the model says a number; the task asks for not_entailment, entailment"):
+    with pytest.raises(ValueError, match="the model predicts a number; the task has not_entailment, entailment"):
         run("evaluate", model, "task=wnli", "--data", written(tmp_path / "w.tsv", "sentence1|sentence2|label"))
 
 
@@ -136,7 +136,7 @@ FOUND = {  # by task and seed
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch) -> list[tuple[str, str]]:
-    """Results without training; which run answers which task is noted."""
+    """Results without training; records which run predicts which task."""
     for path in ("MRPC/{}", "MNLI/{}", "RTE/{}", "MNLI/{}_mismatched", "AX/{}"):
         for split in ("train", "dev", "test"):
             written(tmp_path / f"{path.format(split)}.tsv", "")
@@ -167,6 +167,6 @@ def test_the_average_is_over_the_tasks_that_were_run(tmp_path: Path) -> None:
     assert last_row(run(*asked, "mnli,rte")) == ["average", "2", "of", "9", "48.8", "75.2", "78.2", "93.0"]
 
 
-def test_the_best_of_all_seeds_answers_the_test_set(tmp_path: Path, results) -> None:
+def test_the_best_seed_predicts_the_test_set(tmp_path: Path, results) -> None:
     run("glue", "any", "--data", tmp_path, "--seeds", 2, "--tasks", "mrpc,rte", "--submission", tmp_path / "out")
     assert results == [("mrpc-1", "mrpc"), ("rte-2", "rte")]

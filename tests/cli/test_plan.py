@@ -1,4 +1,4 @@
-"""`regard plan` and `regard doctor`, which look and leave nothing behind."""
+"""`regard plan` and `regard doctor`, which write no files."""
 
 import json
 import tempfile
@@ -22,26 +22,26 @@ def planned(tmp_path: Path, monkeypatch) -> dict:
 
 
 @pytest.mark.usefixtures("planned")
-def test_a_plan_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_plan_writes_no_files(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_plan_tells_what_a_training_takes(planned: dict) -> None:
+def test_a_plan_estimates_time_memory_and_disk(planned: dict) -> None:
     assert planned["steps"] == -(-2 * planned["steps_per_epoch"] // 1)  # the recipe's two epochs
     assert planned["seconds"] > planned["steps"] * planned["seconds_per_step"]
     assert planned["seconds_per_validation"] > 0
-    # two minutes are for steps, and for validations and checkpoints between them
+    # two minutes include steps, validations and checkpoints
     assert 0 < planned["fitting_steps"] * planned["seconds_per_step"] < 120 + planned["seconds_per_step"]
     assert planned["flops_per_step"] / planned["seconds_per_step"] == pytest.approx(
         planned["utilisation"] * planned["limit"]
     )
-    # weights, their average, and two moments of four bytes each; some more for names and random numbers
+    # weights, their EMA, and two moments of four bytes each; some more for names and random number generators
     assert planned["checkpoint_bytes"] > 16 * planned["parameters"]
     assert planned["peak_memory"] > 1e7
 
 
-def test_a_plan_in_words(tmp_path: Path, monkeypatch) -> None:
+def test_a_plan_as_text(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = run("plan", "translate/dates", *SMALL, "--probe", "0", "--minutes", "2.5").splitlines()
     assert [line.split("  ")[0] for line in lines] == [
@@ -50,7 +50,7 @@ def test_a_plan_in_words(tmp_path: Path, monkeypatch) -> None:
     assert "every 10 steps" in lines[4]
 
 
-def test_the_doctor_looks_at_everything() -> None:
+def test_the_doctor_checks_everything() -> None:
     found = json.loads(run("doctor", "--json"))
     expected = {"python", "torch", "graphics", "threads", "memory", "products", "bandwidth", "chromium", "cache"}
     assert found.keys() >= expected | {"plot", "serve", "export", "parquet"}
@@ -60,12 +60,12 @@ def test_the_doctor_looks_at_everything() -> None:
     assert found["torch"]["version"] == torch.__version__
 
 
-def test_the_doctor_marks_what_could_be_better(monkeypatch) -> None:
+def test_the_doctor_marks_problems(monkeypatch) -> None:
     monkeypatch.setattr("regard.training.doctor._version", lambda package: None if package == "uvicorn" else "1.0")
     monkeypatch.setattr("regard.training.machine.free_memory", lambda: 10**9)
     lines = run("doctor").splitlines()
     marked = {line.split()[1]: line for line in lines if line.startswith("!")}
-    assert "uvicorn missing; for this, pip install 'regard[serve]'" in marked["serve"]
+    assert "uvicorn missing; to install: pip install 'regard[serve]'" in marked["serve"]
     assert "1.0 GB free" in marked["memory"]
     assert "train.recompute=true" in marked["memory"]
     assert "plot" not in marked

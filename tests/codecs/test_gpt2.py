@@ -56,7 +56,7 @@ def test_decoding_gives_back_any_text_of_known_characters(text) -> None:
     assert CHARACTERS.decode([tokens]) == [text]
     assert CHARACTERS.raw(tokens) == text.encode()
     assert "".join(CHARACTERS.pieces(tokens)) == text
-    assert CHARACTERS.engine.encode(text).ids == tokens  # so that the file says to others what it says to us
+    assert CHARACTERS.engine.encode(text).ids == tokens  # the file means the same to other readers
     assert CHARACTERS.engine.decode(tokens) == text
 
 
@@ -193,17 +193,17 @@ def without(token: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ([], r"encoder\.json: expected a table with the number of each token"),
-        ({**ENCODER, "a": "1"}, r"encoder\.json: the number of the token 'a' is '1'; expected 0, 1, 2"),
-        ({**ENCODER, "a": True}, r"encoder\.json: the number of the token 'a' is True"),
-        ({**ENCODER, "a": [1]}, r"encoder\.json: the number of the token 'a' is \[1\]"),
-        ({**ENCODER, END: 261}, r"encoder\.json: no token has the number 259; 260 tokens have 0 to 259"),
-        ({**ENCODER, END: 7}, r"encoder\.json: no token has the number 259"),
-        ({**ENCODER, END: -1}, r"encoder\.json: no token has the number 259"),
-        ({**ENCODER, END: 2**70}, r"encoder\.json: no token has the number 259"),
-        (without("a"), r"encoder\.json: 1 of the 256 bytes are no tokens, the first of them 0x61"),
-        ({}, r"encoder\.json: 256 of the 256 bytes are no tokens, the first of them 0x00"),
-        (without("the"), r"vocab\.bpe, line 3: .*encoder\.json has no token 'the'; take files of one model"),
+        ([], r"encoder\.json: expected a JSON object with the id of each token"),
+        ({**ENCODER, "a": "1"}, r"encoder\.json: the id of the token 'a' is '1'; expected 0, 1, 2"),
+        ({**ENCODER, "a": True}, r"encoder\.json: the id of the token 'a' is True"),
+        ({**ENCODER, "a": [1]}, r"encoder\.json: the id of the token 'a' is \[1\]"),
+        ({**ENCODER, END: 261}, r"encoder\.json: no token has the id 259; ids of 260 tokens must be 0 to 259"),
+        ({**ENCODER, END: 7}, r"encoder\.json: no token has the id 259"),
+        ({**ENCODER, END: -1}, r"encoder\.json: no token has the id 259"),
+        ({**ENCODER, END: 2**70}, r"encoder\.json: no token has the id 259"),
+        (without("a"), r"encoder\.json: 1 of the 256 bytes have no token, the first is 0x61"),
+        ({}, r"encoder\.json: 256 of the 256 bytes have no token, the first is 0x00"),
+        (without("the"), r"vocab\.bpe, line 3: .*encoder\.json has no token 'the'; use files of one model"),
     ],
 )
 def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
@@ -214,7 +214,7 @@ def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (["t h", "the"], r"vocab\.bpe, line 3: 'the' is not two tokens with a space between them"),
+        (["t h", "the"], r"vocab\.bpe, line 3: 'the' is not two tokens separated by a space"),
         (["t h e"], r"vocab\.bpe, line 2: 't h e' is not two tokens"),
         (["t "], r"vocab\.bpe, line 2: 't ' is not two tokens"),
         ([" t"], r"vocab\.bpe, line 2: ' t' is not two tokens"),
@@ -234,7 +234,7 @@ def test_damaged_files_are_named(files) -> None:
         ByteBpe.from_files(encoder_json, vocab_bpe)
     for damaged in (b'{"a": 0', b'{"\xff": 0}'):
         encoder_json.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"encoder\.json: damaged, it is not JSON"):
+        with pytest.raises(ValueError, match=r"encoder\.json: damaged, not valid JSON"):
             ByteBpe.from_files(encoder_json, vocab_bpe)
 
 
@@ -244,19 +244,21 @@ def test_a_vocabulary_that_is_too_small_is_an_error_that_says_the_least() -> Non
 
 
 def test_half_a_character_is_an_error_that_says_where() -> None:
-    with pytest.raises(ValueError, match=r"character 3 of the text is '\\udcff', half of one; is the text encoded as"):
+    with pytest.raises(
+        ValueError, match=r"character 3 of the text is the lone surrogate '\\udcff'; is the text encoded as"
+    ):
         BYTE_PAIRS.encode(["fine", "ab\udcff"])
 
 
 def test_unknown_characters_are_named() -> None:
-    with pytest.raises(ValueError, match=r"never seen: 'Z', '\\udcff'; it knows 12\. Leave them out, or train on a"):
+    with pytest.raises(ValueError, match=r"not in the vocabulary of 12: 'Z', '\\udcff'\. Remove them, or train on a"):
         CHARACTERS.encode(["ab", "Z\udcff aZ"])
-    with pytest.raises(ValueError, match=r"never seen: 'A', 'B', 'C', 'D', 'E' and 2 more; it knows 12"):
+    with pytest.raises(ValueError, match=r"not in the vocabulary of 12: 'A', 'B', 'C', 'D', 'E' and 2 more"):
         CHARACTERS.encode(["GFEDCBA"])
 
 
 def test_there_must_be_characters_to_learn() -> None:
-    with pytest.raises(ValueError, match="there are no characters to learn; the text is empty"):
+    with pytest.raises(ValueError, match="the text is empty; there are no characters to learn"):
         CharacterTokenizer.learn(["", ""])
 
 
@@ -295,21 +297,23 @@ def test_a_name_that_is_not_of_bytes_is_text(files) -> None:
 def test_tokenizers_of_another_kind_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     CHARACTERS.save(path)
-    with pytest.raises(
-        ValueError, match=r"tokenizer\.json: not a tokenizer of GPT-2 \(.* model is WordLevel; expected"
-    ):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a GPT-2 tokenizer \(.* model is WordLevel; expected"):
         ByteBpe.load(path)
     BYTE_PAIRS.save(path)
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of characters \(.*model is BPE; expected"):
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.json: not a character-level tokenizer \(.*model is BPE; expected"
+    ):
         CharacterTokenizer.load(path)
     path.write_text(Tokenizer(models.Unigram()).to_str())
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts \(.*model is Unigram; expected"):
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.json: not a tokenizer of a language model \(.*model is Unigram; expected"
+    ):
         LosslessTokenizer.load(path)
     path.write_text("{}")
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of texts"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of a language model"):
         LosslessTokenizer.load(path)
     path.write_text(Tokenizer(models.WordLevel({"a": 0, "the": 1})).to_str())
-    with pytest.raises(ValueError, match="the vocabulary has 'the', which is not one character"):
+    with pytest.raises(ValueError, match="the vocabulary contains 'the', which is not a single character"):
         LosslessTokenizer.load(path)
 
 
@@ -336,9 +340,9 @@ def test_a_tokenizer_that_cuts_otherwise_is_refused(engine) -> None:
 
 def test_a_tokenizer_without_all_bytes_or_numbers_is_refused() -> None:
     engine = changed("model", models.BPE({"a": 0}, []))
-    with pytest.raises(ValueError, match="255 of the 256 bytes are no tokens, the first of them 0x00"):
+    with pytest.raises(ValueError, match="255 of the 256 bytes have no token, the first is 0x00"):
         ByteBpe(engine)
-    with pytest.raises(ValueError, match="no token has the number 1; 2 tokens have 0 to 1"):
+    with pytest.raises(ValueError, match="no token has the id 1; ids of 2 tokens must be 0 to 1"):
         CharacterTokenizer(Tokenizer(models.WordLevel({"a": 0, "b": 2})))
 
 

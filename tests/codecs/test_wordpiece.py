@@ -160,14 +160,16 @@ def test_bad_vocabularies_are_named(tmp_path: Path) -> None:
         WordPiece.from_vocabulary([PAD_TOKEN, UNKNOWN, END, "the"])
     with pytest.raises(ValueError, match="line 8 of the vocabulary repeats 'the' of line 6; remove one"):
         WordPiece.from_vocabulary([*SPECIALS, "the", "a", "the"])
-    with pytest.raises(ValueError, match="a vocabulary of 20 cannot hold all letters of the texts; choose 38 or more"):
+    with pytest.raises(
+        ValueError, match="a vocabulary of 20 cannot hold all characters of the texts; choose 38 or more"
+    ):
         WordPiece.train(20, TEXTS)
     path = tmp_path / "tokenizer.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of BERT"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a BERT tokenizer"):
         WordPiece.load(path)
     path.write_text(UNCASED.to_json().replace(MASK, "[HOLE]"))
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer of BERT \(the vocabulary lacks \[MASK\]"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a BERT tokenizer \(the vocabulary lacks \[MASK\]"):
         WordPiece.load(path)
 
 

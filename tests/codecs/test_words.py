@@ -42,9 +42,11 @@ def test_every_word_has_numbers_of_the_vocabularies_and_none_is_padding(sentence
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=5), max_size=4))
 def test_each_number_stands_for_one_thing(sentences) -> None:
-    learnt = Words.learn(sentences, min_count=1)
-    (rows,) = learnt.encode([[word for sentence in sentences for word in sentence]])
-    assert all(set(column) == set(range(2, size)) for column, size in zip(rows.T, learnt.sizes()["sizes"], strict=True))
+    learned = Words.learn(sentences, min_count=1)
+    (rows,) = learned.encode([[word for sentence in sentences for word in sentence]])
+    assert all(
+        set(column) == set(range(2, size)) for column, size in zip(rows.T, learned.sizes()["sizes"], strict=True)
+    )
 
 
 def test_the_order_of_the_sentences_does_not_matter() -> None:
@@ -81,14 +83,14 @@ def test_saved_words_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (WORDS.to_json()[:-20], r"not the words of a tagger \("),
-        ("\udcff", r"not the words of a tagger \("),
-        ("[" * 100_000, r"not the words of a tagger \("),
+        (WORDS.to_json()[:-20], r"not the vocabulary of a tagger \("),
+        ("\udcff", r"not the vocabulary of a tagger \("),
+        ("[" * 100_000, r"not the vocabulary of a tagger \("),
         ("[]", "expected a table"),
         ("{}", "words: is required and missing"),
         (WORDS.to_json().replace('"words"', '"bpe"', 1), 'kind = "bpe": expected one of'),
         (WORDS.to_json().replace('"cat"', "3", 1), "words.0 = 3: expected text in quotes"),
-        (WORDS.to_json().replace('"cat"', '"the"', 1), "words: 'the' is there 2 times"),
+        (WORDS.to_json().replace('"cat"', '"the"', 1), "words: 'the' occurs 2 times"),
     ],
 )
 def test_damage_is_named_with_the_file(tmp_path: Path, text, message) -> None:

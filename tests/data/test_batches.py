@@ -31,7 +31,7 @@ def make(corpora: list[tuple[Corpus, float]], tokens: int = 400, seed: int = 1, 
 
 def numbers(batches: Batches, epoch: int) -> list[list[int]]:
     """The pairs of each batch, by their place in the corpora."""
-    drawn = batches.examples.epoch(epoch).drawn
+    drawn = batches.examples.epoch(epoch).sampled
     return [drawn[batch].tolist() for batch in batches.plan(epoch)]
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_named(corpus, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not fit a batch of 20; raise train.batch_tokens"):
         make([(corpus, 1)], tokens=20)
     empty = encoded(lambda: iter([]), "none", TOKENIZER, TOKENIZER, 100, tmp_path)
-    with pytest.raises(ValueError, match="no sentence pairs are left; see the counts"):
+    with pytest.raises(ValueError, match="no sentence pairs are left; check the counts"):
         make([(empty, 1)])
 
 

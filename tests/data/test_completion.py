@@ -145,7 +145,7 @@ def test_bad_bytes_are_named_with_file_and_line(tmp_path: Path) -> None:
 @given(st.text(st.sampled_from("ab1.' \t\n\u00a0\u2003\x1f\x85é"), max_size=60), st.integers(1, 9))
 def test_pieces_have_the_tokens_of_the_whole(text, size) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(completion, "PIECE", size)
+        patch.setattr(completion, "CHUNK", size)
         found = list(pieces(text.splitlines(keepends=True)))
     assert "".join(found) == text
     (whole,) = SPACED.encode([text])
@@ -155,7 +155,7 @@ def test_pieces_have_the_tokens_of_the_whole(text, size) -> None:
 def test_pieces_are_about_as_long_as_wanted() -> None:
     found = list(pieces([WORDS] * 5000))
     assert len(found) > 5
-    assert all(completion.PIECE <= len(piece) < completion.PIECE + 20 for piece in found[:-1])
+    assert all(completion.CHUNK <= len(piece) < completion.CHUNK + 20 for piece in found[:-1])
 
 
 def test_between_files_stands_the_end_of_a_text(tmp_path: Path) -> None:

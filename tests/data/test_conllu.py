@@ -52,25 +52,25 @@ def test_the_treebank_s_own_tags_are_the_next_column(tmp_path: Path) -> None:
 
 def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.conllu").write_text("# nothing\n\n")
-    with pytest.raises(ValueError, match=r"a\.conllu: there are no words in it; CoNLL-U has one a line"):
+    with pytest.raises(ValueError, match=r"a\.conllu: contains no words; CoNLL-U has one word per line"):
         list(sentences(tmp_path / "a.conllu"))
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (row("2") + "\t_", "line 3: 11 columns in '2.*CoNLL-U has 10, parted by tabs"),
+        (row("2") + "\t_", "line 3: 11 columns in '2.*CoNLL-U has 10, separated by tabs"),
         ("2 a _ NOUN NN _ _ _ _ _", "line 3: 1 columns"),
         ("2-3\ta", "line 3: 2 columns"),
         (" ", "line 3: 1 columns"),
         (row("2", upos="_"), "line 3: 'a' has no upos; give a file with tags, or choose column 'xpos'"),
         (row("2", upos=""), "line 3: 'a' has no upos"),
         (row("2", word=""), "line 3: word 2 is empty"),
-        (row("3"), "line 3: word number '3' stands where 2 should"),
-        (row("1"), "line 3: word number '1' stands where 2 should.*a blank line ends a sentence"),
-        (row("3-4"), "line 3: word number '3-4'"),
-        (row("2.1"), "line 3: word number '2.1'"),
-        (row("two"), "line 3: word number 'two'"),
+        (row("3"), "line 3: word number is '3', expected 2"),
+        (row("1"), "line 3: word number is '1', expected 2.*a blank line ends a sentence"),
+        (row("3-4"), "line 3: word number is '3-4'"),
+        (row("2.1"), "line 3: word number is '2.1'"),
+        (row("two"), "line 3: word number is 'two'"),
     ],
 )
 def test_damage_is_named_with_file_and_line(tmp_path: Path, line, message) -> None:

@@ -105,5 +105,5 @@ def test_files_folders_and_patterns(tmp_path: Path) -> None:
     assert names == ["a.txt", "b.txt", "sub/c.txt.gz"]
     assert config(tmp_path / "*.txt").paths() == [tmp_path / "a.txt", tmp_path / "b.txt"]
     assert config(tmp_path / "sub/d.md", tmp_path / "a.txt").paths() == [tmp_path / "a.txt", tmp_path / "sub/d.md"]
-    with pytest.raises(ValueError, match=r"nowhere: no such file, and no folder or pattern with text files"):
+    with pytest.raises(ValueError, match=r"nowhere: no such file, nor a folder or pattern with text files"):
         config(tmp_path / "nowhere").paths()

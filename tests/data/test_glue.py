@@ -210,7 +210,7 @@ def test_each_task_is_read_from_a_plain_table(tmp_path: Path, name) -> None:
 
 def test_an_unknown_label_is_named_with_file_line_and_those_known(tmp_path: Path) -> None:
     path = written(tmp_path / "dev.tsv", "sentence|label\nfine|1\nfine|2")
-    with pytest.raises(ValueError, match=r"dev\.tsv, line 3: unknown label '2'; sst2 knows 0, 1"):
+    with pytest.raises(ValueError, match=r"dev\.tsv, line 3: unknown label '2'; sst2 has 0, 1"):
         list(read(TASKS["sst2"], path))
     # a file without a header begins with an example
     path = written(tmp_path / "dev.tsv", "gj04|good||Fine.")
@@ -221,13 +221,13 @@ def test_an_unknown_label_is_named_with_file_line_and_those_known(tmp_path: Path
 @pytest.mark.parametrize("score", ["5.1", "-1", "nan", "five"])
 def test_a_similarity_off_the_scale_is_named(tmp_path: Path, score) -> None:
     path = written(tmp_path / "dev.tsv", f"sentence1|sentence2|label\na|b|5\na|b|{score}")
-    with pytest.raises(ValueError, match=rf"dev\.tsv, line 3: '{score}' is no number from 0 to 5"):
+    with pytest.raises(ValueError, match=rf"dev\.tsv, line 3: '{score}' is not a number from 0 to 5"):
         list(read(TASKS["stsb"], path))
 
 
 def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
     path = written(tmp_path / "dev.tsv", "index|sentence1|sentence2\n0|He ran.|He sat.")
-    with pytest.raises(ValueError, match=r"no column 'label'; there are 'index', 'sentence1', 'sentence2'"):
+    with pytest.raises(ValueError, match=r"no column 'label'; its columns are 'index', 'sentence1', 'sentence2'"):
         list(read(TASKS["mnli"], path))
 
 
@@ -238,7 +238,7 @@ def test_torn_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     path = written(tmp_path / "train.tsv", TORN)
     target: list[str] = []
     assert list(read(TASKS["qqp"], path, warn=target.append)) == [Example("Who?", "Why?", "not_duplicate")]
-    assert target == [f"{path}: 2 lines with too few columns are left out, the first of them line 2"]
+    assert target == [f"{path}: skipped 2 lines with too few columns, the first is line 2"]
     with pytest.warns(UserWarning, match="2 lines with too few columns"):
         list(read(TASKS["qqp"], path))
 
@@ -258,7 +258,9 @@ def test_files_are_found_plain_or_gzipped(tmp_path: Path) -> None:
     assert find(tmp_path, TASKS["sst2"], "dev") == zipped
     plain = written(tmp_path / "SST-2" / "dev.tsv", "")
     assert find(tmp_path, TASKS["sst2"], "dev") == plain
-    with pytest.raises(ValueError, match=r"sst2: no test set; looked for .*SST-2/test\.tsv, .*SST-2/test\.tsv\.gz"):
+    with pytest.raises(
+        ValueError, match=r"sst2: no test file found; looked for .*SST-2/test\.tsv, .*SST-2/test\.tsv\.gz"
+    ):
         find(tmp_path, TASKS["sst2"], "test")
 
 

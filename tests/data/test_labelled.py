@@ -43,7 +43,9 @@ def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
         (tmp_path / f"{name}.tsv").write_text("text\tlabel\n" + "".join(f"word\t{label}\n" for label in labels))
     config = TableConfig(train=str(tmp_path / "train.tsv"), valid=str(tmp_path / "valid.tsv"))
     assert len(config.read(tmp_path / "train.tsv")) == 2
-    unknown = re.escape("unknown labels 'x' (line 3), 'y' (line 5), 'c' (line 6), 'z' (line 8); known are 'a', 'b'")
+    unknown = re.escape(
+        "unknown labels 'x' (line 3), 'y' (line 5), 'c' (line 6), 'z' (line 8); valid labels are 'a', 'b'"
+    )
     with pytest.raises(ValueError, match=f"valid.tsv: {unknown}"):
         config.read(tmp_path / "valid.tsv")
 

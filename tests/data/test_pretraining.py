@@ -20,7 +20,7 @@ def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None
     for batch in fetched(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
         one, other = texts(batch)
         follow.append(follows := not batch.follows_B)
-        # sentences of 2 tokens fill the 20 exactly, so nothing is cut off
+        # sentences of 2 tokens fill the 20 exactly, so nothing is truncated
         assert follows == (other[0] == one[-1] + 1)
         assert follows == (document(sentences, one[0]) == document(sentences, other[0]))
         if one[0] + 2 in ends:
@@ -119,7 +119,7 @@ def test_tokens_are_cut_off_at_the_front_and_at_the_back(tmp_path) -> None:
         for i, batch in enumerate(fetched(PretrainingExamples(sentences, tokenizer, max_length=43).epoch(number)))
     ]
     assert len(fronts) == 100
-    assert probable(sum(fronts), 100 * 100, 0.5)  # 100 of the 120 are cut off
+    assert probable(sum(fronts), 100 * 100, 0.5)  # 100 of the 120 are truncated
 
 
 def test_a_sentence_longer_than_an_example_is_cut(tmp_path) -> None:
@@ -263,7 +263,7 @@ def test_a_text_comes_back_from_its_example(tmp_path) -> None:
         tokens = torch.where(asked_BT, batch.words_BT, batch.tokens_BT)[0].tolist()
         found.append(tokenizer.decode([tokens])[0].replace(" ", ""))
         assert tokenizer.pieces(tokens)[:: len(tokens) - 1] == ["[CLS]", "[SEP]"]
-        # a piece that goes on with a word is asked for if the piece before it is
+        # a piece that continues a word is a target if the piece before it is
         goes_on = torch.tensor([piece.startswith("##") for piece in tokenizer.pieces(tokens)])
         assert goes_on.any()
         assert torch.equal(asked_BT[0, 1:][goes_on[1:]], asked_BT[0, :-1][goes_on[1:]])

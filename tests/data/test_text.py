@@ -46,7 +46,7 @@ def test_a_line_without_a_tab_is_named(tmp_path: Path) -> None:
 def test_uneven_files_are_named_with_both_counts(tmp_path: Path, one, other) -> None:
     (tmp_path / "a.en").write_text(one)
     (tmp_path / "a.es").write_text(other)
-    with pytest.raises(ValueError, match="each line needs its pair") as error:
+    with pytest.raises(ValueError, match="parallel files need the same number of lines") as error:
         list(pairs(tmp_path / "a.en", tmp_path / "a.es"))
     message = str(error.value)
     assert f"a.en has {one.count(chr(10))}" in message

@@ -44,7 +44,7 @@ def greedy(model: Transformer, source: torch.Tensor, max_length: int) -> tuple[i
 
 @torch.no_grad()
 def plainly(model: Transformer, source: torch.Tensor, max_length: int, how: Beam) -> list[tuple[int, ...]]:
-    """The rules of the beam, one text after the other."""
+    """A plain beam search, one text at a time."""
     beam: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     found: list[tuple[float, tuple[int, ...]]] = []
     for length in range(max_length + 1):
@@ -71,11 +71,11 @@ def plainly(model: Transformer, source: torch.Tensor, max_length: int, how: Beam
 
 @settings(max_examples=40)
 @given(seeds, st.integers(1, 4), st.data())
-def test_a_narrow_beam_keeps_its_rules(seed, width, data) -> None:
+def test_a_narrow_beam_agrees_with_a_plain_implementation(seed, width, data) -> None:
     how = Beam(BEGIN, END, width, data.draw(st.integers(1, width)), data.draw(st.sampled_from([0.0, 0.6, 1.0, 2.0])))
     model, lengths, max_length = make(seed, vocab_size=9), [3, 1, 2], [5, 2, 8]
     with torch.no_grad():
-        model.target_embedding.weight[END] *= 2  # ends, early and late
+        model.target_embedding.weight[END] *= 2  # texts of different lengths
     source, is_padding = padded(lengths, 9)
     found = how.search(model, (source, is_padding), max_length)
     for row, length in enumerate(lengths):
@@ -118,7 +118,7 @@ def test_a_beam_of_one_is_greedy(seed) -> None:
 
 
 @given(seeds, st.permutations(range(4)))
-def test_a_batch_is_the_same_as_one_by_one_in_any_order(seed, order) -> None:
+def test_results_do_not_depend_on_batch_or_order(seed, order) -> None:
     model, lengths = make(seed, 12), [4, 2, 1, 3]
     source, is_padding = padded(lengths, 12)
     limits = [2 * length + 1 for length in lengths]
@@ -129,7 +129,7 @@ def test_a_batch_is_the_same_as_one_by_one_in_any_order(seed, order) -> None:
 
 
 @given(seeds)
-def test_asking_for_more_does_not_change_the_best(seed) -> None:
+def test_n_best_does_not_change_the_best(seed) -> None:
     model, inputs = make(seed, 12), padded([4, 2], 12)
     best, more = (search(model, inputs, [6, 6], width=4, n_best=n) for n in (1, 4))
     for one, several in zip(best, more, strict=True):
@@ -151,7 +151,7 @@ def test_scores_are_those_of_the_model(seed) -> None:
 
 
 @given(seeds)
-def test_a_prefix_is_what_a_text_begins_with(seed) -> None:
+def test_a_text_begins_with_its_prefix(seed) -> None:
     model, source = make(seed, 12), padded_tokens([3, 3, 3], 12)
     prefixes = [[7, 3, 9], [], [END]]
     found = search(model, (source,), [6, 6, 6], prefixes, width=3, n_best=1)
@@ -160,7 +160,7 @@ def test_a_prefix_is_what_a_text_begins_with(seed) -> None:
     assert found[2][0].tokens == ()
 
 
-def test_the_longest_length_is_kept_and_may_be_nothing() -> None:
+def test_the_maximum_length_is_respected_and_may_be_zero() -> None:
     model, source = make(0, 12), padded_tokens([3, 3], 12)
     found = search(model, (source,), [0, 2], width=3, n_best=2)
     assert [h.tokens for h in found[0]] == [()]
@@ -168,18 +168,18 @@ def test_the_longest_length_is_kept_and_may_be_nothing() -> None:
     assert search(model, (source[:0],), []) == []
 
 
-def test_numbers_that_are_none_are_told() -> None:
+def test_weights_that_are_nan_are_reported() -> None:
     model, source = make(0, 12), padded_tokens([3, 3], 12)
     model.target_embedding.weight.data.fill_(torch.nan)
-    with pytest.raises(ValueError, match="are there weights that are not finite numbers"):
+    with pytest.raises(ValueError, match="check the weights of the model for NaN or infinity"):
         search(model, (source,), [5, 5])
 
 
-def test_impossible_beams_are_named() -> None:
-    with pytest.raises(ValueError, match="a beam of 2 gives 1 to 2 best, not 3"):
+def test_invalid_beams_are_errors() -> None:
+    with pytest.raises(ValueError, match="with a beam of 2, n_best must be from 1 to 2, got 3"):
         Beam(BEGIN, END, width=2, n_best=3)
     for length_penalty in (-1, 11, float("nan")):
-        with pytest.raises(ValueError, match=f"a length penalty is from 0 to 10, got {length_penalty}"):
+        with pytest.raises(ValueError, match=f"the length penalty must be from 0 to 10, got {length_penalty}"):
             Beam(BEGIN, END, length_penalty=length_penalty)
     with pytest.raises(ValueError, match="a beam of 0"):
         Beam(BEGIN, END, width=0)

@@ -1,4 +1,4 @@
-"""A decoder as searches run it gives what the model itself gives, wherever rows go."""
+"""The fast decoder gives the same results as the model itself, however rows are reordered."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def make(name: str, seed: int) -> Any:
 
 
 def assert_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[Any]:
-    """Both take the same tokens, and must say the same."""
+    """Feeds both the same tokens and compares their logits."""
     tokens_B = torch.randint(1, 11, (rows,))
     (expected_BV, expected), (got_BV, got) = (
         each.step(tokens_B, state) for each, state in zip((model, leaner), states, strict=True)
@@ -45,7 +45,7 @@ def assert_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[
 
 @st.composite
 def moves(draw: Any, rows: int) -> list[list[int]]:
-    """Which rows go on, time and again: beams whose rows change places, sentences that leave, rows that are added."""
+    """Sequences of row indices: reordered beams, sentences that leave the batch, rows that are added."""
     found = []
     for _ in range(draw(st.integers(1, 6))):
         index = draw(
@@ -64,7 +64,7 @@ def moves(draw: Any, rows: int) -> list[list[int]]:
 
 @models
 @given(moves(3), seeds)
-def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
+def test_steps_agree_with_the_model_however_rows_are_reordered(name, moves, seed) -> None:
     model = make(name, seed)
     leaner = fast_decoder(model)
     inputs = (torch.randint(1, 11, (3, seed % 4)),) if name == "gpt2" else padded([4, 1, 3])
@@ -77,7 +77,7 @@ def test_steps_are_the_models_own_wherever_rows_go(name, moves, seed) -> None:
 
 
 @models
-def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
+def test_the_cache_grows_with_a_long_text(name) -> None:
     model = make(name, 1)
     leaner = fast_decoder(model)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
@@ -92,7 +92,7 @@ def test_a_long_text_outgrows_the_room_it_began_with(name) -> None:
 
 
 @models
-def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> None:
+def test_reordering_the_rows_of_a_sentence_copies_nothing(name) -> None:
     model = make(name, 1)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     leaner = fast_decoder(model)
@@ -106,7 +106,7 @@ def test_rows_of_one_sentence_are_not_copied_when_they_change_places(name) -> No
 
 
 @models
-def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
+def test_the_cache_grows_once_if_the_number_of_tokens_is_known(name) -> None:
     model, tokens = make(name, 1), 2 * module.ROOM
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     leaner, blocks = fast_decoder(model, tokens), set()
@@ -120,7 +120,7 @@ def test_nothing_grows_where_the_number_of_tokens_is_known(name) -> None:
 
 
 @models
-def test_in_another_precision_the_model_itself_does_the_work(name) -> None:
+def test_autocast_falls_back_to_the_model(name) -> None:
     model = make(name, 1).float()
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -129,7 +129,7 @@ def test_in_another_precision_the_model_itself_does_the_work(name) -> None:
         assert fast_decoder(model).step(torch.tensor([1, 2]), state)[0].isfinite().all()
 
 
-def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
+def test_too_many_rows_of_a_sentence_are_separated() -> None:
     model = make("gpt2", 1)
     with torch.no_grad():
         state = fast_decoder(model).start(torch.ones(1, 2, dtype=torch.long))
@@ -140,7 +140,7 @@ def test_too_many_rows_of_a_sentence_go_on_alone() -> None:
 
 @pytest.mark.parametrize("name", ["sinusoidal", "after", "rotary"])
 @given(seeds, st.integers(1, 4))
-def test_a_search_finds_the_same(name, seed, width) -> None:
+def test_a_search_gives_the_same_result(name, seed, width) -> None:
     model = make(name, seed)
     inputs, max_length = padded([4, 1, 3, 2]), [6, 4, 9, 7]
     how = Beam(1, 2, width, n_best=width)
@@ -151,7 +151,7 @@ def test_a_search_finds_the_same(name, seed, width) -> None:
             assert one.token_scores == pytest.approx(other.token_scores, abs=1e-9)
 
 
-def test_who_is_looked_into_works_as_it_is_written() -> None:
+def test_hooks_fall_back_to_the_model() -> None:
     model = make("after", 1)
     leaner, source = fast_decoder(model), padded_tokens([3])
     with torch.no_grad(), capture(model) as maps:
@@ -161,14 +161,14 @@ def test_who_is_looked_into_works_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("change", ["drop_mask", "drop_scaling"])
-def test_who_is_changed_works_as_changed(change) -> None:
+def test_interventions_take_effect(change) -> None:
     model, how = make("after", 1), Beam(1, 2, width=2)
     inputs, max_length = padded([4, 2]), [6, 6]
     with intervene(model, **{change: "*"}):
         assert how.search(fast_decoder(model), inputs, max_length) == how.search(model, inputs, max_length)
 
 
-def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
+def test_a_source_of_padding_only_is_fully_masked() -> None:
     model = make("after", 1)
     inputs = torch.ones(1, 3, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool)
     tokens_B = torch.tensor([1])
@@ -178,7 +178,7 @@ def test_a_source_of_padding_only_is_seen_as_nothing() -> None:
     assert_same(got_BV, expected_BV)
 
 
-def test_rows_that_go_apart_leave_behind_what_they_do_not_see() -> None:
+def test_separated_rows_keep_only_the_slots_they_attend_to() -> None:
     leaner = fast_decoder(make("gpt2", 1))
     with torch.no_grad():
         state = leaner.start(torch.ones(1, 2, dtype=torch.long)).reorder(torch.tensor([0, 0, 0]))
@@ -190,19 +190,19 @@ def test_rows_that_go_apart_leave_behind_what_they_do_not_see() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"norm": "batch"}, {}])
-def test_norms_over_a_batch_and_dropout_are_left_to_the_model(changes) -> None:
+def test_batch_norm_and_dropout_fall_back_to_the_model(changes) -> None:
     model = TransformerConfig(**{**SHAPE, **changes}).build().train(not changes)
     with torch.no_grad():
         assert not isinstance(fast_decoder(model).start(padded_tokens([3])), FastDecoderState)
 
 
-def test_other_models_are_left_alone() -> None:
+def test_other_models_are_returned_unchanged() -> None:
     model = RnnSeq2SeqConfig(vocab_size=11).build()
     assert fast_decoder(model) is model
 
 
 @models
-def test_matrices_that_lie_side_by_side_are_the_same(name) -> None:
+def test_adjacent_matrices_have_the_same_values(name) -> None:
     model = make(name, 1)
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
     join(model)
@@ -215,7 +215,7 @@ def test_matrices_that_lie_side_by_side_are_the_same(name) -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 700) | st.integers(2**14, 2**15 + 99), st.integers(1, 9), seeds)
-def test_the_few_best_are_the_best(rows, length, count, seed) -> None:
+def test_top_few_agrees_with_topk(rows, length, count, seed) -> None:
     x_BV = torch.rand(rows, length, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     expected = x_BV.topk(min(count, length))
     values_BC, indices_BC = top_few(x_BV, count)

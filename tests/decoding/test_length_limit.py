@@ -20,9 +20,9 @@ def make(seed: int) -> Gpt2:
 
 @settings(max_examples=10)
 @given(seeds)
-@pytest.mark.parametrize("end", [2, 3])  # one of the model's tokens, or none
+@pytest.mark.parametrize("end", [2, 3])  # in the vocabulary, or beyond it
 @torch.no_grad()
-def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_nothing(end, seed) -> None:
+def test_a_wide_beam_is_exhaustive_search_over_texts_truncated_at_no_cost(end, seed) -> None:
     model = make(seed)
     bounded = LengthLimited(model, 3, 3, end)
     (found,) = Beam(PROMPT[-1], end, 60, 4).search(bounded, (torch.tensor([PROMPT[:-1]]),), [3])
@@ -38,7 +38,7 @@ def test_a_beam_wide_enough_is_exhaustive_search_among_texts_that_may_stop_for_n
     assert [h.score for h in found] == pytest.approx([score for score, _ in ranked[:4]])
 
 
-def test_the_model_is_not_asked_for_more_than_is_written() -> None:
+def test_the_model_is_not_run_beyond_the_limit() -> None:
     model = make(0)
     (found,) = Sampling(PROMPT[-1], 3, samples=3).search(
         LengthLimited(model, 7, 3, 3), (torch.tensor([PROMPT[:-1]]),), [7]
@@ -50,7 +50,7 @@ def test_the_model_is_not_asked_for_more_than_is_written() -> None:
 
 
 class Adding:
-    """Starts from two inputs; says their sum, again and again."""
+    """Starts from two inputs and always returns their sum."""
 
     def start(self, one_B: torch.Tensor, other_B: torch.Tensor) -> "Sum":
         return Sum(one_B + other_B)

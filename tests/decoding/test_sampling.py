@@ -22,7 +22,7 @@ def make(seed: int) -> Transformer:
 
 
 def shares(how: Sampling, probabilities: list[float], draws: int = 10_000) -> list[float]:
-    """How often each token is chosen when the numbers drawn are spread evenly."""
+    """The frequency of each token when the random numbers are evenly spaced."""
     logs = torch.tensor([probabilities], dtype=torch.float64).log().expand(draws, -1)
     even = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws
     return (how.choose(logs, even).bincount(minlength=len(probabilities)) / draws).tolist()
@@ -53,7 +53,7 @@ P = [0.1, 0.4, 0.2, 0.3]
         ({"temperature": 1e-310}, [0, 1, 0, 0]),
     ],
 )
-def test_tokens_are_drawn_by_their_probability(how, expected) -> None:
+def test_tokens_are_sampled_by_their_probability(how, expected) -> None:
     assert shares(Sampling(BEGIN, END, **how), P) == pytest.approx(expected, abs=1e-3)
 
 
@@ -64,14 +64,14 @@ def test_tokens_are_drawn_by_their_probability(how, expected) -> None:
     st.floats(0.01, 1.0),
     st.floats(0.0, 1.0),
 )
-def test_what_can_be_drawn_is_what_every_limit_keeps(weights, temperature, top_k, top_p, min_p) -> None:
+def test_only_tokens_that_pass_every_filter_are_sampled(weights, temperature, top_k, top_p, min_p) -> None:
     how = Sampling(BEGIN, END, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     sampled = {token for token, share in enumerate(shares(how, weights, 3000)) if share}
     heated = [weight ** (1 / temperature) for weight in weights]
     p = [x / sum(heated) for x in heated]
     order = sorted(range(len(p)), key=lambda i: -p[i])
     before = {i: sum(p[j] for j in order[:place]) for place, i in enumerate(order)}
-    slack = 1e-9  # where a limit is met to the digit, either answer is right
+    slack = 1e-9  # exactly at a limit, a token may be kept or dropped
 
     def kept(slack: float) -> set[int]:
         likely = {i for i in p_of if before[i] < top_p + slack and p[i] >= min_p * max(p) - slack}
@@ -79,11 +79,11 @@ def test_what_can_be_drawn_is_what_every_limit_keeps(weights, temperature, top_k
 
     p_of = range(len(p))
     assert sampled <= kept(slack)
-    assert {i for i in kept(-slack) if p[i] > 1e-3} <= sampled  # what is less likely may lie between two numbers
+    assert {i for i in kept(-slack) if p[i] > 1e-3} <= sampled  # less probable tokens may fall between two numbers
 
 
 @given(st.lists(st.floats(-5, 5), min_size=4, max_size=4), st.lists(st.integers(0, 3)), st.floats(0.5, 3))
-def test_what_was_there_already_has_its_logit_divided_or_multiplied(logits, text, repetition_penalty) -> None:
+def test_the_repetition_penalty_divides_or_multiplies_logits(logits, text, repetition_penalty) -> None:
     how = Sampling(BEGIN, END, repetition_penalty=repetition_penalty)
     changed = how.penalised(torch.tensor([logits, logits], dtype=torch.float64), [text, []])
     expected = [
@@ -94,7 +94,7 @@ def test_what_was_there_already_has_its_logit_divided_or_multiplied(logits, text
     assert changed[1].tolist() == logits
 
 
-def test_the_largest_number_that_can_be_drawn_is_a_token_that_is_kept() -> None:
+def test_the_largest_random_number_gives_a_kept_token() -> None:
     logs = torch.tensor([[0.5, 0.5, 0.0]], dtype=torch.float64).log()
     last = torch.tensor([math.nextafter(1.0, 0.0)], dtype=torch.float64)
     assert Sampling(BEGIN, END).choose(logs, last).item() == 1
@@ -103,7 +103,7 @@ def test_the_largest_number_that_can_be_drawn_is_a_token_that_is_kept() -> None:
 
 @settings(max_examples=10)
 @given(seeds)
-def test_without_temperature_it_is_greedy_search(seed) -> None:
+def test_temperature_zero_is_greedy_search(seed) -> None:
     model, inputs = make(seed), padded([4, 1, 3], VOCABULARY)
     greedy = Beam(BEGIN, END, width=1, length_penalty=1.0).search(model, inputs, [5, 5, 2])
     sampled = Sampling(BEGIN, END, temperature=0.0).search(model, inputs, [5, 5, 2])
@@ -116,7 +116,7 @@ def test_without_temperature_it_is_greedy_search(seed) -> None:
 
 @settings(max_examples=10)
 @given(seeds, st.integers(0, 5))
-def test_a_try_is_the_same_alone_and_among_others(seed, sample) -> None:
+def test_a_sample_does_not_depend_on_the_others(seed, sample) -> None:
     model, inputs = make(seed), padded([4, 2], VOCABULARY)
     together = Sampling(BEGIN, END, samples=6, seed=seed).search(model, inputs, [8, 8])
     for row, length in enumerate([4, 2]):
@@ -132,7 +132,7 @@ def test_a_try_is_the_same_alone_and_among_others(seed, sample) -> None:
 @settings(max_examples=10)
 @given(seeds)
 @torch.no_grad()
-def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> None:
+def test_the_repetition_penalty_changes_tokens_but_not_scores(seed) -> None:
     model, source = make(seed), padded_tokens([4], VOCABULARY)
     ((found,),) = Sampling(BEGIN, END, temperature=0.0, repetition_penalty=3.0).search(
         model, (source,), [6], before=[[5]]
@@ -150,7 +150,7 @@ def test_what_was_there_is_drawn_less_and_scores_are_the_models_own(seed) -> Non
 
 @settings(max_examples=10)
 @given(seeds)
-def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
+def test_a_stopped_text_does_not_affect_the_others(seed) -> None:
     model, inputs = make(seed), padded([4, 2], VOCABULARY)
     how = Sampling(BEGIN, END, samples=4, seed=seed)
     free = how.search(model, inputs, [8, 8])
@@ -164,7 +164,7 @@ def test_a_text_that_is_to_stop_stops_and_leaves_the_others_alone(seed) -> None:
             assert part.token_scores == pytest.approx(whole.token_scores[:length])
 
 
-def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None:
+def test_tokens_are_yielded_step_by_step_and_rows_copied_only_on_change() -> None:
     copied: list[list[int]] = []
 
     class DecodingState:
@@ -173,7 +173,7 @@ def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None
             return self
 
     class Counting:
-        """Of each row, says one more than its last token."""
+        """Predicts, in each row, the token after the last one."""
 
         def start(self, _inputs: torch.Tensor) -> DecodingState:
             return DecodingState()
@@ -194,7 +194,7 @@ def test_tokens_come_step_by_step_and_only_rows_that_change_are_copied() -> None
     assert copied[1:] == [[0, 0]]
 
 
-def test_a_prefix_is_kept_and_its_probability_counted() -> None:
+def test_a_prefix_is_kept_and_scored() -> None:
     model, inputs = make(1), padded([4, 2], VOCABULARY)
     first, second = Sampling(BEGIN, END, samples=2).search(model, inputs, [6, 6], [[5, 6, 7], []])
     assert all(hypothesis.tokens[:3] == (5, 6, 7) for hypothesis in first)
@@ -203,26 +203,26 @@ def test_a_prefix_is_kept_and_its_probability_counted() -> None:
     assert second[0].tokens[:3] != (5, 6, 7)
 
 
-def test_nothing_to_write_is_nothing_written() -> None:
+def test_an_empty_batch_gives_an_empty_list() -> None:
     assert Sampling(BEGIN, END).search(make(1), (torch.zeros(0, 3, dtype=torch.long),), []) == []
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"samples": 0}, "at least one try"),
-        ({"temperature": -1.0}, "temperature is at least 0"),
-        ({"temperature": math.nan}, "temperature is at least 0, got nan"),
-        ({"min_p": -0.1}, "min-p is a share from 0 to 1, got -0.1"),
-        ({"min_p": 1.1}, "min-p is a share from 0 to 1, got 1.1"),
-        ({"repetition_penalty": 0.0}, "a repetition penalty is above 0, and 1 for none, got 0.0"),
-        ({"seed": -1}, "seeds, one a try, are from 0 to 4294967295; got -1 for 1"),
-        ({"seed": 2**32 - 1, "samples": 2}, "seeds, one a try, are from 0 to 4294967295; got 4294967295 for 2"),
-        ({"top_k": 0}, "top-k keeps at least one token, got 0"),
-        ({"top_p": 0.0}, "top-p is a probability above 0 and at most 1, got 0.0"),
-        ({"top_p": 1.5}, "top-p is a probability above 0 and at most 1, got 1.5"),
+        ({"samples": 0}, "the number of samples must be at least 1, got 0"),
+        ({"temperature": -1.0}, "the temperature must be at least 0"),
+        ({"temperature": math.nan}, "the temperature must be at least 0, got nan"),
+        ({"min_p": -0.1}, "min-p must be from 0 to 1, got -0.1"),
+        ({"min_p": 1.1}, "min-p must be from 0 to 1, got 1.1"),
+        ({"repetition_penalty": 0.0}, r"the repetition penalty must be above 0 \(1 for none\), got 0.0"),
+        ({"seed": -1}, "seeds must be from 0 to 4294967295, one per sample; got -1 for 1"),
+        ({"seed": 2**32 - 1, "samples": 2}, "seeds must be from 0 to 4294967295, one per sample; got 4294967295 for 2"),
+        ({"top_k": 0}, "top-k must be at least 1, got 0"),
+        ({"top_p": 0.0}, "top-p must be above 0 and at most 1, got 0.0"),
+        ({"top_p": 1.5}, "top-p must be above 0 and at most 1, got 1.5"),
     ],
 )
-def test_impossible_ways_to_draw_are_told(how, message) -> None:
+def test_invalid_settings_are_errors(how, message) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(BEGIN, END, **how)

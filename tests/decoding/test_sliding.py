@@ -16,11 +16,11 @@ def make(seed: int, context: int) -> Gpt2:
 @settings(max_examples=10)
 @given(seeds, st.integers(1, 7), st.integers(0, 20))
 @torch.no_grad()
-def test_a_text_beyond_the_context_is_one_whose_beginning_is_not_there(seed, context, first) -> None:
+def test_logits_beyond_the_context_are_those_of_the_window_alone(seed, context, first) -> None:
     model, text = make(seed, context), torch.randint(9, (2, 21))
     sliding = Sliding(model, context)
     state = sliding.start(text[:, :first])
-    begins = 0  # what is seen begins here
+    begins = 0  # start of the window
     for place in range(21):
         if place - begins == context:
             begins += (context + 1) // 2
@@ -32,5 +32,5 @@ def test_a_text_beyond_the_context_is_one_whose_beginning_is_not_there(seed, con
 
 
 @pytest.mark.parametrize(("length", "context", "expected"), [(8, 8, 0), (9, 8, 4), (12, 8, 4), (13, 8, 8), (3, 1, 2)])
-def test_the_older_half_is_forgotten(length, context, expected) -> None:
+def test_the_older_half_is_dropped(length, context, expected) -> None:
     assert forgotten(length, context) == expected

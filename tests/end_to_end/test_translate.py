@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *SMALL,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("mine/model: the model. Try: regard translate --model mine")
+    assert result.stdout.startswith("mine/model: trained model. Try: regard translate --model mine")
     assert "training: 380 pairs; dropped 0 with an empty side" in result.stderr.replace("\n", " ")
     assert "valid loss" in result.stderr
     return folder
@@ -162,18 +162,27 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["translate", "--model", "nowhere", "x"], "no model is at 'nowhere'"),
-        (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p is a probability above 0"),
-        (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: no such format for a picture; let it end in"),
-        (["translate", "--model", "mine", "x", "--top-k", "3"], "--top-k is for --sample; add it, or leave this out"),
-        (["look", "--model", "mine", "x", "--view", "grid"], "a view of grid needs a picture to be drawn in"),
-        (["look", "--model", "mine", "x", "--layer", "y"], "no attention is at 'y'; this model has 'encoder.layers.0"),
-        (["look", "--model", "mine", ""], "there is nothing to look at in an empty text"),
+        (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p must be above 0"),
+        (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: unknown format; use .pdf, .png, .svg"),
+        (
+            ["translate", "--model", "mine", "x", "--top-k", "3"],
+            "--top-k needs --sample; add --sample, or leave this option out",
+        ),
+        (["look", "--model", "mine", "x", "--view", "grid"], "--view grid cannot be shown as text"),
+        (["look", "--model", "mine", "x", "--layer", "y"], "no attention layer 'y'; this model has 'encoder.layers.0"),
+        (["look", "--model", "mine", ""], "the text is empty; give at least one word"),
         (["train", "translate/transformer", "model.init=nowhere", "run=newer"], "no model is at 'nowhere'"),
         (["train", "translate/transformer", "model.init=3", "run=newer"], "model.init = 3: should be the name"),
-        (["translate", "--model", "mine", "--beam", "2", "--n-best", "3", "x"], "a beam of 2 gives 1 to 2 best, not 3"),
+        (
+            ["translate", "--model", "mine", "--beam", "2", "--n-best", "3", "x"],
+            "with a beam of 2, n_best must be from 1 to 2, got 3",
+        ),
         (["train", "translate/transformer", "data.train=none.tsv", "run=newer"], "none.tsv: no such file"),
         (["train", "translate/transformer", "data.train=train.en", "run=newer"], "train.en, line 1: no tab between"),
-        (["train", "translate/transformer", "data.train=train.en", "run=mine"], "mine holds a run of another recipe"),
+        (
+            ["train", "translate/transformer", "data.train=train.en", "run=mine"],
+            "mine contains a run of another recipe",
+        ),
     ],
 )
 def test_mistakes_are_told_in_words(folder: Path, arguments, message) -> None:

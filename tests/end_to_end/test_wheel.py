@@ -1,6 +1,6 @@
 """The wheel and the sdist hold what they should.
 
-The wheel, installed into an empty environment with what it says it needs and nothing else, works there.
+The wheel, installed into an empty environment with its declared requirements and nothing else, works there.
 """
 
 import os

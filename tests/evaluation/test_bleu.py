@@ -13,13 +13,13 @@ def test_a_perfect_translation_and_a_useless_one() -> None:
     assert useless.bleu < 1
 
 
-def test_the_signature_says_how() -> None:
+def test_the_signature_describes_the_metric() -> None:
     scores = score(["one two three four"], ["one two three five"])
     assert scores.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert scores.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
 
 
-def test_case_counts_unless_told_otherwise() -> None:
+def test_case_counts_by_default() -> None:
     translations, references = ["Ein Hund läuft hier."], ["ein Hund läuft hier."]
     assert score(translations, references).bleu < 100
     folded = score(translations, references, lowercase=True)
@@ -27,14 +27,14 @@ def test_case_counts_unless_told_otherwise() -> None:
     assert "case:lc" in folded.bleu_signature
 
 
-def test_uneven_lists_and_empty_ones_are_named() -> None:
+def test_uneven_and_empty_lists_are_errors() -> None:
     with pytest.raises(ValueError, match="2 translations and 1 references"):
         score(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="nothing to score"):
         score([], [])
 
 
-def test_a_clear_difference_is_told_from_none() -> None:
+def test_only_a_clear_difference_is_significant() -> None:
     references = [f"sentence number {i} has some words in it" for i in range(60)]
     worse = [text if i % 2 else "nothing like it at all" for i, text in enumerate(references)]
     for comparison, name in zip(compare(references, worse, references, samples=200), ("BLEU", "chrF2"), strict=True):

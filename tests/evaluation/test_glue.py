@@ -9,7 +9,7 @@ from regard.evaluation.glue import REFERENCE, SUBMISSION, average, counted, scor
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_right_answers_have_the_best_scores_by_every_metric(name) -> None:
+def test_correct_predictions_have_the_best_score_in_every_metric(name) -> None:
     task = TASKS[name]
     gold = list(task.labels) or ["0.5", "3.800", "5"]
     found = scores(task, gold, gold)
@@ -17,7 +17,7 @@ def test_right_answers_have_the_best_scores_by_every_metric(name) -> None:
     assert list(found.values()) == pytest.approx([1.0] * len(found))
 
 
-def test_f1_asks_about_paraphrases() -> None:
+def test_the_positive_label_of_f1_is_paraphrase() -> None:
     task = TASKS["mrpc"]
     predicted = ["equivalent", "equivalent", "not_equivalent", "not_equivalent"]
     gold = ["equivalent", "not_equivalent", "not_equivalent", "not_equivalent"]
@@ -25,12 +25,12 @@ def test_f1_asks_about_paraphrases() -> None:
 
 
 def test_numbers_are_scored_as_numbers() -> None:
-    # as text, 10 would stand before 9
+    # as strings, 10 would sort before 9
     assert scores(TASKS["stsb"], [1.0, 2.0, 3.0], ["8", "9", "10"]) == pytest.approx({"pearson": 1, "spearman": 1})
 
 
-def test_an_unknown_label_is_named_with_its_place() -> None:
-    with pytest.raises(ValueError, match="predicted label 2 is 'fine'; sst2 knows negative, positive"):
+def test_an_unknown_label_is_reported_with_its_index() -> None:
+    with pytest.raises(ValueError, match="predicted label 2 is 'fine'; the labels of sst2 are negative, positive"):
         scores(TASKS["sst2"], ["positive", "fine"], ["positive", "negative"])
     with pytest.raises(ValueError, match="gold label 1 is '1'"):
         scores(TASKS["sst2"], ["positive"], ["1"])
@@ -52,7 +52,7 @@ def test_an_unknown_label_is_named_with_its_place() -> None:
         ("ax", ["neutral", "contradiction"], ["neutral", "contradiction"]),
     ],
 )
-def test_a_submission_is_spelled_as_the_leaderboard_spells(tmp_path: Path, name, predicted, answers) -> None:
+def test_a_submission_has_the_format_of_the_leaderboard(tmp_path: Path, name, predicted, answers) -> None:
     path = tmp_path / SUBMISSION[name]
     write_submission(path, TASKS[name], predicted)
     lines = ["index\tprediction", *(f"{i}\t{answer}" for i, answer in enumerate(answers))]
@@ -60,7 +60,7 @@ def test_a_submission_is_spelled_as_the_leaderboard_spells(tmp_path: Path, name,
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_submission_of_what_is_no_answer_is_refused(tmp_path: Path) -> None:
+def test_a_submission_with_invalid_predictions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="predicted label 1 is '1'"):
         write_submission(tmp_path / "a.tsv", TASKS["sst2"], ["1"])
     with pytest.raises(ValueError, match="predicted number 2 is nan"):
@@ -68,13 +68,13 @@ def test_a_submission_of_what_is_no_answer_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_leaderboard_wants_eleven_files() -> None:
+def test_the_leaderboard_expects_eleven_files() -> None:
     names = "CoLA SST-2 MRPC QQP STS-B MNLI-m MNLI-mm QNLI RTE WNLI AX"
     assert list(SUBMISSION.values()) == [f"{name}.tsv" for name in names.split()]
     assert list(SUBMISSION) == list(TASKS)
 
 
-def test_published_results_are_of_tasks_and_metrics_that_there_are() -> None:
+def test_published_results_are_of_known_tasks_and_metrics() -> None:
     for row in REFERENCE.values():
         for name, values in row.items():
             assert set(values) <= set(TASKS[name].metrics)
@@ -93,7 +93,7 @@ def test_published_results_are_of_tasks_and_metrics_that_there_are() -> None:
         ("BERT-large", 82.1),
     ],
 )
-def test_rows_of_the_paper_have_the_average_printed_beside_them(name, average) -> None:
+def test_rows_of_the_paper_have_their_published_average(name, average) -> None:
     values = [value for task in REFERENCE[name].values() for value in task.values()]
     # one of the five was printed a tenth too high
     assert mean(values) == pytest.approx(average, abs=0.06)
@@ -119,12 +119,12 @@ def test_rows_of_the_paper_have_the_average_printed_beside_them(name, average) -
         ("Snorkel MeTaL", 83.2),
     ],
 )
-def test_rows_of_the_leaderboard_have_the_score_printed_beside_them(name, score) -> None:
+def test_rows_of_the_leaderboard_have_their_published_score(name, score) -> None:
     assert len(counted(REFERENCE[name])) == 9
     assert average(REFERENCE[name]) == pytest.approx(score, abs=0.051)
 
 
-def test_the_average_is_over_the_tasks_that_are_there() -> None:
+def test_the_average_is_over_the_given_tasks() -> None:
     found = {
         "mrpc": {"f1": 90.0, "accuracy": 80.0},  # 85
         "mnli": {"accuracy": 70.0},

@@ -27,7 +27,7 @@ def model(vocab_size: int, context: int) -> Gpt2:
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_model_that_knows_nothing_is_undecided_among_all_tokens(tokenizer) -> None:
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary_size(tokenizer) -> None:
     knows_nothing = model(tokenizer.vocab_size, 16)
     with torch.no_grad():
         for parameter in knows_nothing.parameters():
@@ -53,7 +53,7 @@ def test_a_text_that_fits_the_context_has_the_plain_loss(tokenizer, spare) -> No
     assert found.perplexity == pytest.approx(exp(loss), rel=1e-12)
 
 
-def test_a_model_without_a_limit_reads_all_of_a_text_at_once() -> None:
+def test_a_model_without_a_limit_reads_a_text_at_once() -> None:
     of = boundless("characters")
     text = "O Romeo, Romeo! " * 20
     (tokens,) = of.tokenizer.encode([text])
@@ -64,7 +64,7 @@ def test_a_model_without_a_limit_reads_all_of_a_text_at_once() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 70), st.integers(1, 50))
-def test_overlapping_windows_ask_for_each_token_once_after_half_a_context(context, count, batch_tokens) -> None:
+def test_overlapping_windows_score_each_token_once_after_half_a_context(context, count, batch_tokens) -> None:
     tokens = np.arange(100, 101 + count)
     asked = []
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +81,7 @@ def test_overlapping_windows_ask_for_each_token_once_after_half_a_context(contex
     assert asked == list(range(101, 101 + count))
 
 
-def test_a_long_text_is_scored_as_if_each_token_had_been_asked_for_alone() -> None:
+def test_a_long_text_has_the_score_of_its_tokens_one_by_one() -> None:
     tokenizer, context = TOKENIZERS[0], 6
     own = model(tokenizer.vocab_size, context)
     (tokens,) = tokenizer.encode([TEXT])
@@ -95,6 +95,6 @@ def test_a_long_text_is_scored_as_if_each_token_had_been_asked_for_alone() -> No
     assert Completer(own, tokenizer).measure(TEXT).loss == pytest.approx(total / len(tokens), rel=1e-10)
 
 
-def test_there_must_be_a_text() -> None:
-    with pytest.raises(ValueError, match="there is no text to try the model on"):
+def test_an_empty_text_is_an_error() -> None:
+    with pytest.raises(ValueError, match="there is no text to evaluate the model on"):
         Completer(model(TOKENIZERS[0].vocab_size, 4), TOKENIZERS[0]).measure("")

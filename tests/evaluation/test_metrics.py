@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from regard.evaluation.metrics import accuracy, f1, matthews, pearson, spearman
 
-ROUNDING = 1e-12  # both sides add up a few dozen numbers of float64
+ROUNDING = 1e-12  # both sides sum a few dozen float64 numbers
 
 
 def pairs_of(values, size: int = 1):
@@ -20,32 +20,32 @@ def pairs_of(values, size: int = 1):
 
 
 @given(pairs_of(st.sampled_from(["a", "b", "c"])))
-def test_accuracy_is_scikit_learns(labels) -> None:
+def test_accuracy_agrees_with_scikit_learn(labels) -> None:
     predicted, gold = labels
     assert accuracy(predicted, gold) == pytest.approx(accuracy_score(gold, predicted), abs=ROUNDING)
 
 
 @given(pairs_of(st.sampled_from(["a", "b", "c"])))
-def test_f1_of_a_label_is_scikit_learns(labels) -> None:
+def test_f1_agrees_with_scikit_learn(labels) -> None:
     predicted, gold = labels
     expected = f1_score(gold, predicted, labels=["b"], average=None, zero_division=0)[0]
     assert f1(predicted, gold, "b") == pytest.approx(expected, abs=ROUNDING)
 
 
 @given(st.sampled_from([("a", "b"), ("a", "b", "c")]).flatmap(lambda names: pairs_of(st.sampled_from(names))))
-def test_matthews_is_scikit_learns(labels) -> None:
+def test_matthews_agrees_with_scikit_learn(labels) -> None:
     predicted, gold = labels
-    # scikit-learn warns where there is only one label, and says 0
+    # scikit-learn warns and returns 0 if there is only one label
     expected = matthews_corrcoef(gold, predicted) if len({*predicted, *gold}) > 1 else 0.0
     assert matthews(predicted, gold) == pytest.approx(expected, abs=ROUNDING)
 
 
-# few values, so that many are equal
+# few distinct values, so that there are ties
 NUMBERS = st.integers(-20, 20).map(lambda value: value / 4)
 
 
 @given(pairs_of(NUMBERS, size=2))
-def test_pearson_and_spearman_are_scipys(numbers) -> None:
+def test_pearson_and_spearman_agree_with_scipy(numbers) -> None:
     predicted, gold = numbers
     if len(set(predicted)) == 1 or len(set(gold)) == 1:
         assert pearson(predicted, gold) == spearman(predicted, gold) == 0
@@ -60,7 +60,7 @@ def test_a_correlation_does_not_depend_on_the_unit(numbers, unit) -> None:
     assert pearson([value * unit for value in predicted], gold) == pytest.approx(pearson(predicted, gold), abs=1e-9)
 
 
-def test_all_right_is_one_and_all_wrong_is_not() -> None:
+def test_all_correct_is_one_and_all_wrong_is_not() -> None:
     gold, wrong = ["yes", "no", "yes"], ["no", "yes", "no"]
     assert accuracy(gold, gold) == f1(gold, gold, "yes") == matthews(gold, gold) == pytest.approx(1)
     assert accuracy(wrong, gold) == f1(wrong, gold, "yes") == 0
@@ -68,10 +68,10 @@ def test_all_right_is_one_and_all_wrong_is_not() -> None:
     assert pearson([3, 2, 1], [1, 2, 3]) == spearman([9, 2, 1], [1, 2, 3]) == pytest.approx(-1)
 
 
-def test_answers_that_are_all_the_same_say_nothing() -> None:
+def test_constant_predictions_score_zero() -> None:
     assert matthews(["yes"] * 3, ["yes", "no", "yes"]) == matthews(["yes"] * 3, ["yes"] * 3) == 0
     assert f1(["no"] * 2, ["no"] * 2, "yes") == 0
-    # the mean of these is not 0.1 to the last bit
+    # the floating-point mean of these is not exactly 0.1
     assert pearson([0.1] * 3, [1, 2, 3]) == pearson([1, 2, 3], [0.1] * 3) == pearson([1], [2]) == 0
     assert spearman([0.1] * 3, [1, 2, 3]) == 0
 
@@ -88,14 +88,14 @@ def test_numpy_arrays_are_sequences_too() -> None:
 
 
 @pytest.mark.parametrize("metric", [accuracy, matthews, pearson, spearman, lambda one, other: f1(one, other, 1)])
-def test_uneven_lists_and_empty_ones_are_named(metric) -> None:
-    with pytest.raises(ValueError, match="2 predictions and 1 gold labels; each needs its own"):
+def test_uneven_and_empty_lists_are_errors(metric) -> None:
+    with pytest.raises(ValueError, match="2 predictions and 1 gold labels; the numbers must be equal"):
         metric([1, 2], [1])
     with pytest.raises(ValueError, match="nothing to score"):
         metric([], [])
 
 
-def test_what_is_no_finite_number_is_named() -> None:
+def test_numbers_that_are_not_finite_are_errors() -> None:
     with pytest.raises(ValueError, match="predicted number 2 is nan"):
         pearson([1, math.nan, 3], [1, 2, 3])
     with pytest.raises(ValueError, match="gold number 3 is inf"):

@@ -10,7 +10,7 @@ tagged = st.lists(st.lists(st.tuples(tags, tags), max_size=6), max_size=6).filte
 
 
 @given(tagged)
-def test_scores_are_those_of_scikit_learn(sentences) -> None:
+def test_scores_agree_with_scikit_learn(sentences) -> None:
     result = scores([[right for right, _ in s] for s in sentences], [[given for _, given in s] for s in sentences])
     gold, predicted = zip(*(pair for sentence in sentences for pair in sentence), strict=True)
     assert result["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
@@ -22,7 +22,7 @@ def test_scores_are_those_of_scikit_learn(sentences) -> None:
         assert score.count == count
 
 
-def test_a_small_example_by_hand() -> None:
+def test_a_small_example_computed_by_hand() -> None:
     result = scores([["A", "B"], ["A", "A"]], [["A", "C"], ["B", "A"]])
     assert result["accuracy"] == 0.5
     assert result["tags"] == {
@@ -33,10 +33,10 @@ def test_a_small_example_by_hand() -> None:
     assert result["macro_f1"] == pytest.approx(0.8 / 3)
 
 
-def test_uneven_lists_and_empty_ones_are_named() -> None:
-    with pytest.raises(ValueError, match="2 sentences and 1 predicted ones; each needs its own"):
+def test_uneven_and_empty_lists_are_errors() -> None:
+    with pytest.raises(ValueError, match="2 sentences and 1 predicted ones; the numbers must be equal"):
         scores([["A"], ["B"]], [["A"]])
-    # as many words in all, but not in each sentence
+    # equal in total, but not in each sentence
     with pytest.raises(ValueError, match="sentence 2 has 1 words and 2 predicted tags"):
         scores([["A"], ["A"], ["A", "A"]], [["A"], ["A", "A"], ["A"]])
     with pytest.raises(ValueError, match="nothing to score"):

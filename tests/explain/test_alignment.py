@@ -9,11 +9,11 @@ from regard.explain.alignment import Alignment, align
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from traces import read
 
-MODELS = {"transformer": 2, "rnn": 1, "conv": 2}  # attentions to the source
+MODELS = {"transformer": 2, "rnn": 1, "conv": 2}  # cross-attention layers
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_alignment_is_the_mean_over_all_layers_and_heads_that_look_at_the_source(name) -> None:
+def test_an_alignment_is_the_mean_over_all_layers_and_heads_of_the_cross_attention(name) -> None:
     trace = read(name)
     with capture(trace.model) as maps:
         trace.run()
@@ -27,7 +27,7 @@ def test_an_alignment_is_the_mean_over_all_layers_and_heads_that_look_at_the_sou
     assert_same(torch.tensor(found.weights, dtype=torch.float64), torch.tensor(expected, dtype=torch.float64))
 
 
-def test_links_are_written_source_first() -> None:
+def test_pharaoh_links_are_written_source_first() -> None:
     alignment = Alignment(
         ("the", "red", "house"), ("la", "casa", "roja"), ((0.7, 0.2, 0.1), (0, 0.1, 0.9), (0, 0.9, 0))
     )
@@ -36,7 +36,7 @@ def test_links_are_written_source_first() -> None:
     assert Alignment((), ("x",), ((),)).pharaoh() == ""
 
 
-def test_a_model_without_attention_says_so() -> None:
+def test_a_model_without_attention_cannot_be_aligned() -> None:
     model = RnnSeq2SeqConfig(vocab_size=9, width=8, attention="none").build()
-    with pytest.raises(ValueError, match="this model has no attention to look at"):
+    with pytest.raises(ValueError, match="this model has no attention layers"):
         align(replace(read("rnn"), model=model))

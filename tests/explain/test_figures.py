@@ -10,14 +10,14 @@ from regard.training.task import Curve
 FOUND = (("la", "casa"), ("the", "red", "house"), ((0.7, 0.2, 0.1), (0.0, 0.1, 0.9)))
 
 
-def test_an_alignment_has_a_row_for_each_word_written_and_a_column_for_each_word_read() -> None:
+def test_an_alignment_has_a_row_per_output_word_and_a_column_per_input_word() -> None:
     (axes,) = figures.matrix(*FOUND).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["the", "red", "house"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["la", "casa"]
     assert axes.images[0].get_array().tolist() == [list(row) for row in FOUND[2]]
 
 
-def test_curves_show_what_was_logged(tmp_path: Path) -> None:
+def test_learning_curves_show_the_logged_values(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     entries = [{"step": 50, "loss": 3.0}, {"step": 60, "valid_loss": 2.5, "bleu": 7.0}, {"step": 100, "loss": 2.0}]
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
@@ -31,7 +31,7 @@ def test_curves_show_what_was_logged(tmp_path: Path) -> None:
     }
 
 
-def test_curves_part_the_questions_that_a_model_is_asked(tmp_path: Path) -> None:
+def test_learning_curves_of_several_objectives_have_separate_axes(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     entries = [
         {"step": 50, "loss": 7.5, "mlm_loss": 7.0, "nsp_loss": 0.5},
@@ -40,45 +40,45 @@ def test_curves_part_the_questions_that_a_model_is_asked(tmp_path: Path) -> None
     ]
     log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     curves = [
-        Curve("mlm_loss", "valid_mlm_accuracy", "hidden words guessed"),
+        Curve("mlm_loss", "valid_mlm_accuracy", "masked words predicted"),
         Curve("nsp_loss", "valid_nsp_accuracy", "next sentences recognised"),
     ]
     words, following, *scores = figures.learning_curves(log, curves).axes
     assert [line.get_ydata().tolist() for line in words.lines] == [[7.0], [6.3]]
     assert [line.get_ydata().tolist() for line in following.lines] == [[0.5], [0.4]]
     assert {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in scores} == {
-        "hidden words guessed": [0.2],
+        "masked words predicted": [0.2],
         "next sentences recognised": [0.7],
     }
 
 
 @pytest.mark.parametrize(("name", "begin"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("new/a.pdf", b"%PDF")])
-def test_the_end_of_the_name_is_the_format(tmp_path: Path, name, begin) -> None:
+def test_the_suffix_of_the_path_sets_the_format(tmp_path: Path, name, begin) -> None:
     figures.save(figures.matrix(*FOUND), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(begin)
 
 
-def test_nothing_to_align_is_an_empty_picture(tmp_path: Path) -> None:
+def test_an_empty_alignment_is_an_empty_figure(tmp_path: Path) -> None:
     figures.save(figures.matrix((), (), ()), tmp_path / "a.png")
-    with pytest.raises(ValueError, match=r"a.jpg: no such format for a picture; let it end in .pdf, .png, .svg"):
+    with pytest.raises(ValueError, match=r"a.jpg: unknown format; use .pdf, .png, .svg"):
         figures.save(figures.matrix(*FOUND), tmp_path / "a.jpg")
 
 
-def test_lines_are_as_strong_as_the_weights() -> None:
+def test_the_opacity_of_lines_shows_the_weights() -> None:
     (axes,) = figures.lines(*FOUND).axes
     strengths = {tuple(line.get_ydata()): line.get_alpha() for line in axes.lines}
     assert strengths == {(0, 0): 0.7, (0, 1): 0.2, (0, 2): 0.1, (1, 1): 0.1, (1, 2): 0.9}
     assert [text.get_text() for text in axes.texts] == ["la", "casa", "the", "red", "house"]
 
 
-def test_a_long_text_does_not_make_a_wall() -> None:
+def test_a_figure_of_a_long_text_has_a_limited_size() -> None:
     words = ["word"] * 400
     weights = [[0.0] * 400] * 400
     for figure in (figures.matrix(words, words, weights), figures.lines(words, words, weights)):
         assert max(figure.get_size_inches()) < 35
 
 
-def test_a_grid_has_a_row_for_each_attention_and_a_column_for_each_head() -> None:
+def test_a_grid_has_a_row_per_attention_layer_and_a_column_per_head() -> None:
     maps = {"encoder": torch.rand(2, 3, 3), "cross": torch.rand(2, 4, 3)}
     axes = figures.grid(maps).axes
     assert [one.get_ylabel() for one in axes] == ["encoder", "", "cross", ""]
@@ -86,14 +86,14 @@ def test_a_grid_has_a_row_for_each_attention_and_a_column_for_each_head() -> Non
     assert axes[3].images[0].get_array().tolist() == maps["cross"][1].tolist()
 
 
-def test_positions_are_shown_with_their_likeness() -> None:
+def test_positions_are_shown_with_their_similarity() -> None:
     encoding = torch.randn(6, 4)
     left, right, _bar = figures.positions(encoding).axes
     assert left.images[0].get_array().tolist() == encoding.tolist()
     assert right.lines[0].get_ydata()[0] == pytest.approx(1)
 
 
-def test_a_font_that_is_not_installed_is_not_asked_for() -> None:
+def test_fonts_that_are_not_installed_are_not_requested() -> None:
     assert figures.fonts()[0] == "DejaVu Sans"
     installed = {font.name for font in figures.font_manager.fontManager.ttflist}
     assert set(figures.fonts()) <= installed

@@ -13,8 +13,8 @@ from traces import MODELS, read
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("logits", [2**26, 100])
-def test_the_effect_of_a_head_is_that_of_switching_it_off(name, logits, monkeypatch) -> None:
-    monkeypatch.setattr(importance, "LOGITS", logits)  # few: several passes
+def test_the_effect_of_a_head_is_that_of_ablating_it(name, logits, monkeypatch) -> None:
+    monkeypatch.setattr(importance, "LOGITS", logits)  # a low limit takes several forward passes
     trace = read(name)
     whole = trace.log_probabilities(trace.run()).sum()
     effects = head_effects(trace)
@@ -39,16 +39,16 @@ def test_rollout_goes_through_all_layers() -> None:
     assert_same(found["target", "source"], cross @ source)
     for weights in found.values():
         assert_same(weights.sum(1), torch.ones(len(weights), dtype=torch.float64))
-    assert found["target", "target"].triu(1).abs().max() == 0  # the future stays hidden
+    assert found["target", "target"].triu(1).abs().max() == 0  # the future stays masked
 
 
-def test_rollout_of_a_model_that_only_looks_across() -> None:
+def test_rollout_of_a_model_with_cross_attention_only() -> None:
     (pair,) = rollout(read("rnn"))
     assert pair == ("target", "source")
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("rnn")])
-def test_the_last_early_answer_is_the_answer(name) -> None:
+def test_the_early_answer_after_the_last_layer_is_the_prediction(name) -> None:
     trace = read(name)
     answers = early_answers(trace)
     *_, last = answers.values()
@@ -64,7 +64,7 @@ def test_a_recurrent_model_has_no_early_answers() -> None:
     assert early_answers(read("rnn")) == {}
 
 
-def test_heads_matter_at_each_depth() -> None:
+def test_heads_have_an_effect_at_each_depth() -> None:
     trace = read_one(looped())
     whole = trace.log_probabilities(trace.run()).sum()
     effects = head_effects(trace)
@@ -100,5 +100,5 @@ def test_a_view_of_one_depth() -> None:
     trace.model.stops = 2
     view = AttentionView(trace, layer="layer.attention@1", head=0, words=False)
     assert_same(view.weights, trace.weights("*@1")["layer.attention@1"][0])
-    with pytest.raises(ValueError, match="'layer.attention@2' did not run; this model may stop before it"):
+    with pytest.raises(ValueError, match="'layer.attention@2' did not run; this model may stop at an earlier layer"):
         repr(AttentionView(trace, layer="layer.attention@2"))

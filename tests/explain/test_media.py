@@ -45,25 +45,25 @@ def test_a_model_with_one_input_takes_it_with_or_without_its_role() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("3456", r"^this model accepts several inputs: 'image' \(picture\), 'text' \(text\); give a mapping with all"),
+        ("3456", r"^this model has several inputs: 'image' \(picture\), 'text' \(text\); pass a mapping with all"),
         ({"image": "3456"}, r"^'text' is missing; the inputs of this model are: 'image' \(picture\), 'text' \(text\)$"),
-        ({**BOTH, "sound": ""}, "^'sound' is not known; the inputs of this model are: 'image'"),
-        ({"picture": "3456", "text": "7"}, "^'image' is missing, 'picture' is not known; the inputs"),
+        ({**BOTH, "sound": ""}, "^'sound' is unknown; the inputs of this model are: 'image'"),
+        ({"picture": "3456", "text": "7"}, "^'image' is missing, 'picture' is unknown; the inputs"),
     ],
 )
-def test_inputs_that_do_not_fit_are_told_the_roles(inputs, message) -> None:
+def test_errors_for_wrong_inputs_list_the_roles(inputs, message) -> None:
     with pytest.raises(ValueError, match=message):
         by_role(Captioner.accepts, inputs)
 
 
-def test_every_kind_of_model_says_what_it_cannot_be_given() -> None:
+def test_every_kind_of_model_rejects_unknown_inputs() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER)
     for ask in (classifier.count, classifier.trace, classifier.look, completer("characters").generate):
-        with pytest.raises(ValueError, match="'text' is missing, 'image' is not known"):
+        with pytest.raises(ValueError, match="'text' is missing, 'image' is unknown"):
             ask({"image": "x"})
 
 
-def test_a_reading_says_whether_its_output_stands_in_a_stream() -> None:
+def test_a_trace_reports_whether_its_output_is_part_of_a_stream() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("bad", "good"))), TOKENIZER).trace("good food")
     assert not classifier.writes
     assert classifier.output is classifier.target

@@ -24,29 +24,29 @@ def test_a_model_s_own_positions(name, kind, width) -> None:
         assert encodings(model, 6, other).shape == (6, width)
 
 
-def test_own_positions_are_what_the_model_adds() -> None:
+def test_own_positions_are_those_that_the_model_adds() -> None:
     model = read("transformer").model
     x = torch.zeros(1, 5, 8, dtype=torch.float64)
     assert_same(encodings(model, 5), model.encoder.positions(x)[0])
     assert_same(encodings(model, 5, "sinusoidal"), encodings(model, 5))
 
 
-def test_a_learned_table_ends_where_it_ends() -> None:
+def test_a_learned_table_is_not_extended_beyond_its_length() -> None:
     model = read("conv").model
     assert len(encodings(model, 5000)) == 1024
 
 
-def test_sinusoids_are_as_alike_as_the_mean_of_cosines_of_their_angles() -> None:
+def test_the_similarity_of_sinusoids_is_the_mean_cosine_of_their_angles() -> None:
     model = read("transformer").model
     frequencies = torch.tensor([10000.0 ** (-2 * k / 8) for k in range(4)], dtype=torch.float64)
     expected = torch.stack([(frequencies * distance).cos().mean() for distance in range(20)])
     assert_same(similarity(encodings(model, 20)), expected)
 
 
-def test_models_without_positions_say_so() -> None:
+def test_models_without_positions_raise_an_error() -> None:
     model = RnnSeq2SeqConfig(vocab_size=9, width=8).build()
     assert own_kind(model) == "none"
-    with pytest.raises(ValueError, match="told no positions"):
+    with pytest.raises(ValueError, match="no positional encoding"):
         encodings(model, 5)
     with pytest.raises(ValueError, match="choose from own, sinusoidal"):
         encodings(model, 5, "relative")

@@ -5,14 +5,14 @@ from regard.explain.view import AttentionView, drawn
 from traces import read
 
 
-def test_one_head_of_one_layer_as_it_is() -> None:
+def test_a_view_of_one_head_has_the_captured_weights() -> None:
     trace = read("transformer")
     view = AttentionView(trace, layer="decoder.layers.1.cross", head=1, words=False)
     assert (view.rows, view.columns) == (tuple("xyz."), tuple("abcd."))
     assert_same(view.weights, trace.weights("decoder.layers.1.cross")["decoder.layers.1.cross"][1])
 
 
-def test_in_a_look_at_oneself_rows_are_what_stands_there() -> None:
+def test_rows_of_self_attention_are_the_input_tokens() -> None:
     view = AttentionView(read("transformer"), layer="decoder.layers.0.attention", words=False)
     assert view.rows == view.columns == tuple(".xyz")
     words = AttentionView(read("transformer"), layer="encoder.layers.0.attention")
@@ -20,14 +20,14 @@ def test_in_a_look_at_oneself_rows_are_what_stands_there() -> None:
     assert words.weights.shape == (3, 3)
 
 
-def test_words_get_the_sum_of_their_tokens() -> None:
+def test_weights_of_words_are_summed_over_their_tokens() -> None:
     trace = read("rnn")
     tokens, words = AttentionView(trace, words=False).weights, AttentionView(trace).weights
     assert_same(words[1], tokens[2][[0, 2, 3]] + tokens[2][[1, 4, 4]] * tokens.new_tensor([1, 0, 0]))
     assert_same(words[0], (tokens[:2].mean(0)[[0, 2, 3]] + tokens[:2].mean(0)[1] * tokens.new_tensor([1, 0, 0])))
 
 
-def test_a_view_shows_itself() -> None:
+def test_a_view_has_a_repr_and_a_png() -> None:
     for kind in ("matrix", "lines", "grid", "positions"):
         assert AttentionView(read("transformer"), kind)._repr_png_().startswith(b"\x89PNG")
     text = str(AttentionView(read("transformer")))
@@ -35,15 +35,15 @@ def test_a_view_shows_itself() -> None:
     assert [line.split()[0] for line in text.splitlines()[1:]] == ["xy", "z"]
 
 
-def test_letters_are_as_dark_as_the_weights() -> None:
+def test_the_shade_of_characters_shows_the_weights() -> None:
     assert drawn(["x"], ["ab", "c", "d"], [[1.0, 0.0, 0.5]]) == "   ab  c  d\nx  ██     ▒"
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_errors_name_what_does_not_exist() -> None:
     trace = read("transformer")
-    with pytest.raises(ValueError, match="no view is called 'pie'; choose from matrix, lines, grid, positions"):
+    with pytest.raises(ValueError, match="unknown view 'pie'; choose from matrix, lines, grid, positions"):
         AttentionView(trace, "pie")
-    with pytest.raises(ValueError, match="no attention is at 'decoder'; this model has 'encoder.layers.0.attention'"):
+    with pytest.raises(ValueError, match="no attention layer 'decoder'; this model has 'encoder.layers.0.attention'"):
         AttentionView(trace, layer="decoder")
     with pytest.raises(ValueError, match="decoder.layers.0.cross has heads 0 to 1, not 2"):
         AttentionView(trace, layer="decoder.layers.0.cross", head=2)

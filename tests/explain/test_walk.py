@@ -16,20 +16,20 @@ from traces import MODELS, read
 
 
 def outputs(trace, path: str, call: int) -> torch.Tensor:
-    """What the module of a part gives, in the model as it runs: (tokens, width)."""
+    """The output of a part's module in a forward pass: (tokens, width)."""
     seen = []
     with torch.no_grad():
         handle = trace.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output))
         trace.run()
         handle.remove()
     seen = [output[0] if isinstance(output, tuple) else output for output in seen]
-    if seen[0].dim() == 2:  # a cell, once for each token: the state, then the context
+    if seen[0].dim() == 2:  # a cell, called once per token: the state, then the context
         return torch.cat([output[:, : trace.model.decoder.width] for output in seen])
     return seen[call][0]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_walk_ends_with_what_the_part_really_gives(name) -> None:
+def test_a_walk_ends_with_the_actual_output_of_the_part(name) -> None:
     trace = read(name)
     for part in parts(trace.model):
         expected = outputs(trace, part.path, part.call)
@@ -62,7 +62,7 @@ def test_each_step_follows_from_the_one_before() -> None:
         *("norm", "feed-forward, inner", "feed-forward", "add"),
     ]
     layer = model.decoder.layers[1]
-    # the names of the second attention, which looks at the source, hide those of the first
+    # the names of the cross-attention, which comes second, overwrite those of the self-attention
     assert_same(steps["dot products"], steps["keys"] @ steps["query"])
     assert_same(steps["scaled"], steps["dot products"] / math.sqrt(4))
     assert_same(steps["softmax"], steps["scaled"].softmax(0))
@@ -75,7 +75,7 @@ def test_each_step_follows_from_the_one_before() -> None:
     assert_same(steps["norm"], layer.feedforward_residual.norm(before[None, None])[0, 0])
 
 
-def test_the_mask_hides_the_future_and_softmax_gives_it_nothing() -> None:
+def test_the_mask_hides_the_future_and_softmax_gives_it_zero_weight() -> None:
     steps = {step.name: step.values for step in walk(read("transformer"), "decoder.layers.0", 1)[:8]}
     assert steps["mask"].isnan().tolist() == [False, False, True, True]
     assert steps["softmax"][2:].tolist() == [0, 0]
@@ -83,7 +83,7 @@ def test_the_mask_hides_the_future_and_softmax_gives_it_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["transformer, rotary", "rnn", "rnn, scaled dot", "rnn, location", "conv"])
-def test_the_weights_of_a_walk_are_those_that_capture_gives(name) -> None:
+def test_the_weights_of_a_walk_are_the_captured_weights(name) -> None:
     trace = read(name)
     with capture(trace.model) as maps:
         trace.run()
@@ -95,14 +95,14 @@ def test_the_weights_of_a_walk_are_those_that_capture_gives(name) -> None:
             assert_same(step.values, weights[0, 0, 2, : len(step.values)])
 
 
-def test_rotary_turns_what_the_matrices_give() -> None:
+def test_rotary_positions_rotate_queries_and_keys() -> None:
     trace = read("transformer, rotary")
     steps = {step.name: step.values for step in walk(trace, "encoder.layers.0", 3, head=1)}
     rotary = trace.model.encoder.layers[0].attention.rotary
     assert_same(steps["query, turned"], rotary(steps["query"][None, None, None], 3)[0, 0, 0])
 
 
-def test_one_table_serves_two_streams() -> None:
+def test_one_embedding_serves_two_streams() -> None:
     trace = read("transformer")
     (source,) = walk(trace, "source_embedding", 1)
     (target,) = walk(trace, "target_embedding", 1)
@@ -111,18 +111,18 @@ def test_one_table_serves_two_streams() -> None:
     assert_same(target.values, table.weight[7] * math.sqrt(8))
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_errors_name_what_does_not_exist() -> None:
     trace = read("transformer")
-    with pytest.raises(ValueError, match="no part is at 'decoder.layers.7'; this model has 'source_embedding'"):
+    with pytest.raises(ValueError, match="no part 'decoder.layers.7'; this model has 'source_embedding'"):
         walk(trace, "decoder.layers.7", 0)
-    with pytest.raises(ValueError, match="token 9 of 5 was asked for"):
+    with pytest.raises(ValueError, match="token 9 is out of range; the stream has 5 tokens"):
         walk(trace, "encoder.layers.0", 9)
-    with pytest.raises(ValueError, match="head 2 of 2 was asked for"):
+    with pytest.raises(ValueError, match="head 2 is out of range; there are 2 heads"):
         walk(trace, "encoder.layers.0", 0, head=2)
 
 
 def results(trace: Trace, path: str) -> list[torch.Tensor]:
-    """What each run of a module gives: (tokens, width)."""
+    """The output of each call of a module: (tokens, width)."""
     seen: list[torch.Tensor] = []
     handle = trace.model.get_submodule(path).register_forward_hook(lambda _m, _a, output: seen.append(output[0]))
     trace.run()
@@ -141,11 +141,11 @@ def test_a_layer_that_runs_three_times_is_three_parts() -> None:
             assert torch.equal(steps[-1].values, expected[token])
             (softmax,) = (step.values for step in steps if step.name == "softmax")
             assert_same(softmax, weights[f"layer.attention@{depth}"][1, token])
-    with pytest.raises(ValueError, match="no part is at 'layer'; this model has 'tokens', 'layer@0'"):
+    with pytest.raises(ValueError, match="no part 'layer'; this model has 'tokens', 'layer@0'"):
         walk(trace, "layer", 0)
 
 
-def test_a_part_that_holds_a_repeated_layer_ends_with_its_last_run() -> None:
+def test_a_part_that_contains_a_repeated_layer_ends_with_its_last_call() -> None:
     trace = read_one(nn.Sequential(looped()))
     trace.model.parts, trace.model.looks = {"0": "text"}, {}
     steps = walk(trace, "0", 1)
@@ -158,11 +158,11 @@ def test_a_depth_that_did_not_run_is_named() -> None:
     trace = read_one(looped())
     trace.model.stops = 2
     assert walk(trace, "layer@1", 0)
-    with pytest.raises(ValueError, match="'layer@2' did not run; this model may stop before it"):
+    with pytest.raises(ValueError, match="'layer@2' did not run; this model may stop at an earlier layer"):
         walk(trace, "layer@2", 0)
 
 
-def test_a_module_with_two_cores_tells_of_each() -> None:
+def test_a_module_with_two_attention_cores_has_steps_for_each() -> None:
     trace = read_one(randomise(TwoCores()))
     assert [(look.path, look.heads) for look in looks(trace.model)] == [("both.near", 2), ("both.far", 4)]
     (expected,) = results(trace, "both")
@@ -176,5 +176,5 @@ def test_a_module_with_two_cores_tells_of_each() -> None:
     assert torch.equal(steps[-1].values, expected[2])
     # the first core has no third head
     assert [step.name for step in walk(trace, "both", 2, head=2)] == [step.name for step in steps[3:]]
-    with pytest.raises(ValueError, match="head 4 of 4 was asked for"):
+    with pytest.raises(ValueError, match="head 4 is out of range; there are 4 heads"):
         walk(trace, "both", 2, head=4)

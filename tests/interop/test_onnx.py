@@ -48,7 +48,7 @@ def test_it_says_what_torch_says_to_texts_of_any_number_and_length(tmp_path: Pat
         (found,) = session.run(None, {"tokens": tokens.numpy(), "segments": batch.segments_BT.numpy()})
         expected = mine.model(*batch.inputs).detach()
         of_texts = head in ("classes", "a number")
-        # what is said of padding counts for nothing
+        # predictions for padding do not count
         kept = torch.ones(len(texts), dtype=torch.bool) if of_texts else tokens != tokenizer.pad
         assert_same(torch.from_numpy(found)[kept], (expected[:, 0] if of_texts else expected)[kept], 1e-4)
     assert session.get_outputs()[0].name == ("vectors" if head == "vectors" else "answers")

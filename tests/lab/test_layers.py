@@ -86,7 +86,7 @@ def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
 
 
 def hits(**right: int) -> dict[str, Tensor]:
-    """Of 1,000 words, so many tagged right by each choice: always the first ones."""
+    """Of 1,000 words, the number tagged right by each choice: always the first ones."""
     counts = {name: right.get(name.replace(" ", "_"), 500) for name in layers.choices(12)}
     return {name: torch.arange(1000) < count for name, count in counts.items()}
 

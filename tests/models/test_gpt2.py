@@ -222,5 +222,5 @@ def test_it_is_what_decoding_and_looking_ask_for() -> None:
 def test_what_cannot_be_is_named() -> None:
     with pytest.raises(ConfigError, match="width = 9: not divisible by heads = 2"):
         fresh(width=9)
-    with pytest.raises(ValueError, match="tokens from 3 to 11 do not fit a vocabulary of 11"):
+    with pytest.raises(ValueError, match="token ids from 3 to 11 are outside the vocabulary of 11"):
         make()(torch.tensor([[3, 11]]))

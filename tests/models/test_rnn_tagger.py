@@ -80,7 +80,7 @@ def test_the_encoder_is_the_one_asked_for(cell, bidirectional, layers) -> None:
     assert kernel.dropout == (0.25 if layers > 1 else 0)
 
 
-def learnt(model: RnnTagger, words: Tensor, tags: Tensor) -> float:
+def accuracy_after_training(model: RnnTagger, words: Tensor, tags: Tensor) -> float:
     """Trains on all but the last hundred sentences; gives the share of words of these that are tagged right."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     model.train()
@@ -107,10 +107,10 @@ def test_it_learns_what_needs_the_neighbours_of_a_word(cell) -> None:
         )  # fmt: skip
         return config.build()
 
-    assert learnt(model(bidirectional=False), words, left) == 1
-    assert learnt(model(bidirectional=True), words, left + 2 * right) == 1
+    assert accuracy_after_training(model(bidirectional=False), words, left) == 1
+    assert accuracy_after_training(model(bidirectional=True), words, left + 2 * right) == 1
     # the last word has none on its right, and of all others one can only guess
-    assert learnt(model(bidirectional=False), words, right) < 0.7
+    assert accuracy_after_training(model(bidirectional=False), words, right) < 0.7
 
 
 def test_words_are_hidden_at_the_rate_asked_for_and_only_in_training() -> None:
@@ -158,10 +158,10 @@ def test_a_config_is_read_back() -> None:
     ("change", "message"),
     [
         ({"sizes": ()}, "sizes"),
-        ({"sizes": (11, 1)}, "padding and unknown take two numbers"),
+        ({"sizes": (11, 1)}, "padding and unknown take two ids"),
         ({"labels": ("NOUN",)}, "labels"),
-        ({"labels": ("NOUN", "VERB", "NOUN")}, "one of them is there twice"),
-        ({"width": 7}, "width = 7: half of it reads in each direction"),
+        ({"labels": ("NOUN", "VERB", "NOUN")}, "duplicate label"),
+        ({"width": 7}, "width = 7: a bidirectional encoder uses half of it per direction"),
     ],
 )
 def test_impossible_configs_are_named(change, message) -> None:
@@ -175,5 +175,5 @@ def test_wrong_input_is_named() -> None:
         make()(random_features([5, 3])[:, :, :2])
     with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
         make()(random_features([5, 5]), mask([5, 0], 5))
-    with pytest.raises(ValueError, match="do not fit a vocabulary of 7"):
+    with pytest.raises(ValueError, match="are outside the vocabulary of 7"):
         make()(torch.full((1, 2, 3), 8))

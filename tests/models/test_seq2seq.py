@@ -112,7 +112,7 @@ def test_attention_can_be_looked_at(name) -> None:
 
 
 def test_impossible_combinations_are_named() -> None:
-    with pytest.raises(ConfigError, match="width = 7: half of it reads in each direction"):
+    with pytest.raises(ConfigError, match="width = 7: a bidirectional encoder uses half of it per direction"):
         RnnSeq2SeqConfig(vocab_size=11, width=7)
-    with pytest.raises(ConfigError, match="kernel = 4: has no middle; choose an odd one"):
+    with pytest.raises(ConfigError, match="kernel = 4: has no centre; choose an odd size"):
         ConvSeq2SeqConfig(vocab_size=11, kernel=4)

@@ -16,7 +16,7 @@ from transformers.models.bert import tokenization_bert_legacy as legacy
 
 # `tokenizers` has the categories of Unicode 8, Python those of 14 or later: a mark, a punctuation or an invisible
 # character that is younger than 8 is a letter to the one and not to the other, one that is yet to come is deleted by
-# Python alone, and a few have changed their category. So: the characters of Unicode 3.2, which Python has at hand as
+# Python alone, and a few have changed their category. So: the characters of Unicode 3.2, which Python has as
 # well, that are today what they were then, and emoji, which are neither marks nor punctuation. Ideographs from U+2B820
 # to U+2B91F (of Unicode 8), which `tokenizers` forgets to part from each other, are out by the same rule.
 SAME: dict[str, list[str]] = {"emoji": [chr(number) for number in range(0x1F300, 0x1F650)]}

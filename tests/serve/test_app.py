@@ -74,16 +74,16 @@ def test_a_translation_grows_line_by_line(client, explorer) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("/api/read", b"{", 400, "a question should be a JSON object"),
-        ("/api/read", b"[]", 400, "a question should be a JSON object"),
-        ("/api/read", b"[" * 200_000, 400, "a question should be a JSON object"),
-        ("/api/read", b"\xff\xfe", 400, "a question should be a JSON object"),
+        ("/api/read", b"{", 400, "the request body must be a JSON object"),
+        ("/api/read", b"[]", 400, "the request body must be a JSON object"),
+        ("/api/read", b"[" * 200_000, 400, "the request body must be a JSON object"),
+        ("/api/read", b"\xff\xfe", 400, "the request body must be a JSON object"),
         ("/api/read", b"{}", 400, "inputs: Field required"),
         ("/api/generate", b"{}", 400, "inputs: Field required"),
         ("/api/page", b"{}", 400, "address: Field required; asked: Field required"),
-        ("/api/nothing", b"{}", 400, "no question is called 'nothing'; there are"),
+        ("/api/nothing", b"{}", 400, "unknown verb 'nothing'; valid:"),
         ("/nowhere", b"{}", 404, "Not Found"),
-        ("/api/read", b" " * (BODY + 1), 413, "a request may have 1,048,576 bytes"),
+        ("/api/read", b" " * (BODY + 1), 413, "the request is too large; the limit is 1,048,576 bytes"),
     ],
 )
 def test_errors_are_json_with_a_message(client, path, body, status, message) -> None:
@@ -104,7 +104,7 @@ def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypa
     monkeypatch.setitem(explorer.verbs, "heads", (explorer.verbs["heads"][0], fail))
     response = client.post("/api/heads", json=ASKED)
     assert response.status_code == 500
-    assert response.json() == {"error": "something went wrong inside; the server's log says what"}
+    assert response.json() == {"error": "internal error; see the server's log"}
     assert "secret" in caplog.text
 
 
@@ -112,7 +112,7 @@ def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypa
 def test_another_site_cannot_ask(client, origin) -> None:
     response = client.post("/api/model", headers={"origin": origin}, json={})
     assert response.status_code == 400
-    assert response.json() == {"error": "another site may not ask"}
+    assert response.json() == {"error": "requests from other sites are not allowed"}
     same = {"origin": "http://localhost:7007", "host": "localhost:7007"}
     assert client.post("/api/model", headers=same, json={}).status_code == 200
 
@@ -163,7 +163,7 @@ def test_what_is_too_much_is_turned_away_at_once() -> None:
         response = client.post("/api/model", json={})
         gate.set()
         assert response.status_code == 429
-        assert response.json() == {"error": "too many questions at once; ask again in a moment"}
+        assert response.json() == {"error": "too many requests; try again in a moment"}
         assert first.result().json() == {"status": "done"}
         assert client.get("/health").status_code == 200  # which needs no turn
 
@@ -195,7 +195,7 @@ def test_a_saved_page_needs_nothing_else(client) -> None:
 def test_a_port_that_is_taken_is_named(explorer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ValueError, match=rf"cannot listen at 127.0.0.1:{port} \(.*\); choose another with --port"):
+        with pytest.raises(ValueError, match=rf"cannot listen on 127.0.0.1:{port} \(.*\); choose another port with"):
             serve(explorer, "127.0.0.1", port, lambda _: None)
 
 

@@ -25,14 +25,14 @@ def address(explorer) -> Iterator[str]:
     yield from serving(explorer)
 
 
-def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None:
+def test_type_a_sentence_and_see_what_each_word_attends_to(page, address) -> None:
     page.goto(address)
     ready(page, "translate")
     page.get_by_label("Text").fill("I see a red house.")
     page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
     page.get_by_role("button", name="casa", exact=True).hover()
-    expect(page.locator(".note").first).to_have_text(re.compile(r"^“casa” looked at “house\.” \d+ %"))
+    expect(page.locator(".note").first).to_have_text(re.compile(r"^“casa” attends to “house\.” \d+ %"))
     weights = page.locator("span.word").evaluate_all(
         "all => all.map(word => [word.textContent, Number(word.style.getPropertyValue('--weight'))])"
     )
@@ -40,7 +40,7 @@ def test_type_a_sentence_and_see_what_each_word_looked_at(page, address) -> None
     assert "source=I+see+a+red+house." in page.url
 
 
-def test_an_address_from_before_inputs_had_roles_still_leads_to_its_text(page, address) -> None:
+def test_an_old_url_without_roles_still_shows_its_text(page, address) -> None:
     page.goto(f"{address}#view=heads&text=We+eat.")
     ready(page, "heads")
     expect(page.get_by_label("Text")).to_have_value("We eat.")
@@ -82,7 +82,9 @@ def test_matrix_and_lines_show_the_model_s_weights(page, address, explorer) -> N
         shown = float(box.get_attribute("aria-label").rpartition(" ")[2])
         assert shown == pytest.approx(float(weights[row, 0]), abs=6e-4, rel=0.06)
     most = trace.streams["source"].pieces[int(weights[3].argmax())]
-    expect(page.locator(".lines [data-row='3']")).to_have_attribute("aria-label", re.compile(f"^pan looks at {most} "))
+    expect(page.locator(".lines [data-row='3']")).to_have_attribute(
+        "aria-label", re.compile(f"^pan attends to {most} ")
+    )
 
 
 def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, explorer) -> None:
@@ -114,28 +116,28 @@ def test_a_step_links_to_its_line_of_code(page, address) -> None:
     expect(page.locator("dialog .line.chosen")).to_contain_text("scores_BHTS = query_BHTK @ key_BHSK.mT * scale")
 
 
-def test_what_if_a_head_is_switched_off_or_a_word_is_another(page, address, explorer) -> None:
+def test_what_if_a_head_is_switched_off_or_a_word_is_changed(page, address, explorer) -> None:
     see(page, address, "whatif")
     page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
     change = {"heads": {"decoder.layers.0.cross": [2]}}
     answer = explorer.answer("what-if", {**ASKED, "change": change})
     after = answer["given"]["log_probability"]
-    expect(page.get_by_text("log p of the output at hand")).to_contain_text(f"{after:.3f} after the change")
-    page.get_by_label("Read this instead").fill("We are eating apples.")
-    page.get_by_role("button", name="Change").click()
+    expect(page.get_by_text("log p of the original output")).to_contain_text(f"{after:.3f} after the change")
+    page.get_by_label("Change the input").fill("We are eating apples.")
+    page.get_by_role("button", name="Apply").click()
     expect(page.locator("section", has_text="After the change").last).to_contain_text("man")
-    page.get_by_role("button", name="All as it was").click()
-    expect(page.get_by_text("log p of the output at hand")).to_contain_text("(0.000)")
+    page.get_by_role("button", name="Reset").click()
+    expect(page.get_by_text("log p of the original output")).to_contain_text("(0.000)")
 
 
 def test_positions_of_another_kind_beside_the_model_s_own(page, address) -> None:
     see(page, address, "positions")
-    expect(page.get_by_role("heading", name="Positions of this model: rotary")).to_be_visible()
+    expect(page.get_by_role("heading", name="Positional encoding of this model: rotary")).to_be_visible()
     page.locator("select[name=kind]").select_option("fourier")
     expect(page.locator(".curve")).to_have_count(2)
 
 
-def test_heads_that_matter_lead_to_their_pictures(page, address, explorer) -> None:
+def test_important_heads_link_to_their_matrices(page, address, explorer) -> None:
     see(page, address, "matter")
     effects = explorer.answer("heads", ASKED)["effects"]
     path = "decoder.layers.1.cross"
@@ -146,7 +148,7 @@ def test_heads_that_matter_lead_to_their_pictures(page, address, explorer) -> No
     expect(page.locator(".early tbody tr")).to_have_count(2)
 
 
-def test_a_view_comes_back_from_its_address(page, address) -> None:
+def test_a_view_is_restored_from_its_url(page, address) -> None:
     see(page, address, "heads", path="encoder.layers.1.attention", head="2", words="1", row="1")
     expect(page.get_by_role("heading", name="encoder.layers.1.attention, head 2")).to_be_visible()
     expect(page.locator("select[name=words]")).to_have_value("1")
@@ -175,7 +177,7 @@ def test_a_saved_view_opens_without_the_server(page, address, browser, tmp_path:
     expect(alone.get_by_role("heading", name="decoder.layers.1.cross, head 2")).to_be_visible()
     alone.get_by_role("tab", name="Walk through").click()
     alone.get_by_role("button", name="encoder.layers.0 EncoderLayer").click()
-    expect(alone.get_by_role("status")).to_contain_text("This page was saved without that; run regard explore")
+    expect(alone.get_by_role("status")).to_contain_text("The saved page does not contain this view; run regard explore")
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
 
@@ -188,10 +190,10 @@ def test_a_page_made_by_the_command_shows_the_sentence(page, explorer, tmp_path:
     expect(page.get_by_role("button", name="comiendo", exact=True)).to_be_visible()
     page.get_by_role("tab", name="Which heads matter").click()
     ready(page, "matter")
-    expect(page.get_by_role("heading", name="What each head is worth here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Effect of each head on this output")).to_be_visible()
 
 
-def test_tabs_obey_the_arrow_keys(page, address) -> None:
+def test_arrow_keys_move_between_tabs(page, address) -> None:
     see(page, address, "translate")
     page.get_by_role("tab", name="Translate and align").focus()
     page.keyboard.press("ArrowRight")
@@ -209,14 +211,14 @@ def test_a_new_sentence_gets_a_new_output(page, address) -> None:
     assert "target" not in page.url
 
 
-def test_quick_changes_are_all_made(page, address) -> None:
+def test_changes_in_quick_succession_are_all_applied(page, address) -> None:
     see(page, address, "whatif")
     page.evaluate("document.querySelectorAll('.switches input').forEach((box, i) => i < 2 && box.click())")
     ready(page, "whatif")
     expect(page.locator(".switches input:not(:checked)")).to_have_count(2)
 
 
-def test_the_way_back_zooms_out(page, address) -> None:
+def test_the_back_button_zooms_out(page, address) -> None:
     see(page, address, "walk", part="decoder.layers.0", token="3")
     key = page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com"))
     key.click()
@@ -228,23 +230,23 @@ def test_the_way_back_zooms_out(page, address) -> None:
     expect(page.locator("select[name=part]")).to_have_value("decoder.layers.0")
 
 
-def test_what_went_wrong_can_be_undone(page, address) -> None:
+def test_a_view_with_an_error_can_be_reset(page, address) -> None:
     page.goto(f"{address}#view=whatif&text=We+eat.&mask=nowhere")
     expect(page.get_by_role("status")).to_contain_text("no attention matches 'nowhere'")
-    page.get_by_role("button", name="Start this view again").click()
+    page.get_by_role("button", name="Reset this view").click()
     ready(page, "whatif")
-    expect(page.get_by_role("heading", name="Change something")).to_be_visible()
+    expect(page.get_by_role("heading", name="Interventions")).to_be_visible()
 
 
-def test_what_is_typed_survives_another_change(page, address) -> None:
+def test_typed_text_survives_another_change(page, address) -> None:
     see(page, address, "whatif")
-    page.get_by_label("Read this instead").fill("We are eating apples.")
+    page.get_by_label("Change the input").fill("We are eating apples.")
     page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
-    expect(page.get_by_text("log p of the output at hand")).not_to_contain_text("(0.000)")
-    expect(page.get_by_label("Read this instead")).to_have_value("We are eating apples.")
+    expect(page.get_by_text("log p of the original output")).not_to_contain_text("(0.000)")
+    expect(page.get_by_label("Change the input")).to_have_value("We are eating apples.")
 
 
-def test_the_keyboard_keeps_its_place(page, address) -> None:
+def test_keyboard_focus_is_kept(page, address) -> None:
     see(page, address, "walk")
     page.get_by_role("button", name="decoder.layers.0 DecoderLayer").focus()
     page.keyboard.press("Enter")
@@ -258,13 +260,13 @@ def test_the_keyboard_keeps_its_place(page, address) -> None:
     expect(page.locator(".matrix")).to_have_attribute("aria-label", re.compile("^pan →"))
 
 
-def test_an_error_is_in_sight(page, address) -> None:
+def test_an_error_is_visible(page, address) -> None:
     see(page, address, "heads")
     page.evaluate("scrollTo(0, 0)")
     page.get_by_label("Text").fill("")
     page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("status")).to_be_in_viewport()
-    expect(page.get_by_role("status")).to_contain_text("nothing to look at")
+    expect(page.get_by_role("status")).to_contain_text("the text is empty")
 
 
 def test_the_skip_link_leaves_the_view_as_it_is(page, address) -> None:
@@ -275,19 +277,19 @@ def test_the_skip_link_leaves_the_view_as_it_is(page, address) -> None:
     assert "view=heads" in page.url
 
 
-def test_what_is_wrong_is_said_on_the_page(page, address) -> None:
+def test_errors_are_shown_on_the_page(page, address) -> None:
     page.goto(f"{address}#view=heads&text=")
-    expect(page.get_by_role("status")).to_have_text("there is nothing to look at in an empty text")
+    expect(page.get_by_role("status")).to_have_text("the text is empty; give at least one word")
 
 
 @pytest.mark.parametrize("view", ["translate", "heads", "walk", "whatif", "positions", "matter"])
-def test_a_phone_s_width_is_enough(page, address, view) -> None:
+def test_views_fit_the_width_of_a_phone(page, address, view) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     see(page, address, view, part="decoder.layers.0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_five_hundred_tokens_are_drawn_as_far_as_they_are_in_sight(page, address) -> None:
+def test_of_five_hundred_tokens_only_the_visible_ones_are_drawn(page, address) -> None:
     see(page, address, "heads", text="we are " * 240, target="pan y " * 100, path="encoder.layers.0.attention")
     box = page.locator(".matrix")
     size = box.evaluate("box => [box.scrollWidth, box.clientWidth, box.querySelector('canvas').clientWidth]")

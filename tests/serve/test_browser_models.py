@@ -1,4 +1,4 @@
-"""Models that are no translators, in the explorer in a real browser."""
+"""Models other than translators in the explorer, in a real browser."""
 
 import re
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ def guesser() -> Iterator[str]:
     yield from serving(Explorer(opened(PretrainingHead()), "words", "the [MASK] dog ran"))
 
 
-def test_words_behind_masks_are_guessed_while_one_types(page, guesser) -> None:
+def test_masked_words_are_predicted_while_typing(page, guesser) -> None:
     page.goto(guesser)
     ready(page, "translate")
-    expect(page.get_by_role("tab", name="Read and look")).to_be_visible()
-    target = page.locator("section", has_text="What it says").locator("p.words")
+    expect(page.get_by_role("tab", name="Read and inspect")).to_be_visible()
+    target = page.locator("section", has_text="Prediction").locator("p.words")
     expect(target).to_have_text(re.compile(r"^the (?!\[MASK\]).+ dog ran$"))
     box = page.get_by_label("Text")
     box.fill("")
@@ -52,11 +52,11 @@ def bard() -> Iterator[str]:
     yield from serving(Explorer(completer("characters"), "bard", "ROMEO:"))
 
 
-def test_a_text_goes_on_from_another_token(page, bard) -> None:
+def test_a_text_continues_from_another_token(page, bard) -> None:
     page.goto(bard)
     ready(page, "translate")
-    expect(page.get_by_role("tab", name="Go on and look")).to_be_visible()
-    table = page.locator("section", has_text="How sure it was").locator("tbody")
+    expect(page.get_by_role("tab", name="Continue and inspect")).to_be_visible()
+    table = page.locator("section", has_text="Token probabilities").locator("tbody")
     expect(table.get_by_role("row")).to_have_count(len("ROMEO:") - 1 + 20)
     last_read = table.get_by_role("row").nth(len("ROMEO:") - 1)
     others = last_read.get_by_role("button")
@@ -72,10 +72,10 @@ def test_a_text_goes_on_from_another_token(page, bard) -> None:
     expect(box).to_have_value("ROMEO:")
 
 
-def test_what_a_token_looks_at_is_shown_while_it_writes(page, bard) -> None:
-    page.route("**/api/read", lambda _route: None)  # the answer never comes, so that what was written stays
+def test_attention_is_shown_during_generation(page, bard) -> None:
+    page.route("**/api/read", lambda _route: None)  # never answered, so that the partial output stays
     page.goto(bard)
-    lines = page.locator("section", has_text="What it writes").locator("p.words")
+    lines = page.locator("section", has_text="The output so far").locator("p.words")
     words = lines.first.locator(".word")
     expect(words).to_have_count(len("ROMEO:") + 20 - 1)
     expect(lines.last).to_have_text(re.compile(r"^.{20}$", re.DOTALL))
@@ -88,16 +88,16 @@ def pairs() -> Iterator[str]:
     yield from serving(Explorer(completer("pairs"), "pairs", "Oé!"))
 
 
-def test_a_text_goes_on_after_a_character_of_several_tokens(page, pairs) -> None:
+def test_a_text_continues_after_a_character_of_several_tokens(page, pairs) -> None:
     page.goto(pairs)
     ready(page, "translate")
-    rows = page.locator("section", has_text="How sure it was").locator("tbody").get_by_role("row")
-    expect(rows.nth(1).get_by_role("button")).to_have_count(0)  # in the midst of é
+    rows = page.locator("section", has_text="Token probabilities").locator("tbody").get_by_role("row")
+    expect(rows.nth(1).get_by_role("button")).to_have_count(0)  # within é
     rows.nth(3).get_by_role("button").first.click()
     expect(page.get_by_label("Text")).to_have_value(re.compile("^Oé!.", re.DOTALL))
 
 
-def test_spaces_and_line_breaks_belong_to_a_text_that_is_gone_on_with(page, bard) -> None:
+def test_trailing_white_space_belongs_to_a_text_to_continue(page, bard) -> None:
     see(page, bard, "translate", text="O")
     box = page.get_by_label("Text")
     box.fill("ROMEO:\nO ")
@@ -110,7 +110,7 @@ def test_spaces_and_line_breaks_belong_to_a_text_that_is_gone_on_with(page, bard
 
 
 @pytest.mark.parametrize("view", ["heads", "walk", "whatif", "positions", "matter"])
-def test_every_view_shows_a_model_that_goes_on(page, bard, view) -> None:
+def test_every_view_shows_a_language_model(page, bard, view) -> None:
     see(page, bard, view, text="ROMEO:\nO ")
     expect(page.locator("#status")).to_have_text("")
     expect(page.locator("main section").first).to_be_visible()
@@ -154,22 +154,22 @@ def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> N
     assert "image=445566" in page.url
     assert "text=78" in page.url
     see(page, captions, "whatif", image="3456", text="78")
-    page.get_by_label("Read this instead (image)").fill("6543")
-    page.get_by_role("button", name="Change").click()
-    expect(page.get_by_text("log p of the output at hand")).not_to_contain_text("(0.000)")
+    page.get_by_label("Change the input (image)").fill("6543")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("log p of the original output")).not_to_contain_text("(0.000)")
     assert "other.image=6543" in page.url
-    page.get_by_role("button", name="All as it was").click()
-    expect(page.get_by_text("log p of the output at hand")).to_contain_text("(0.000)")
+    page.get_by_role("button", name="Reset").click()
+    expect(page.get_by_text("log p of the original output")).to_contain_text("(0.000)")
     assert "other" not in page.url
     see(page, captions, "whatif", image="3456", text="78", **{"other.image": "6543"})
     page.locator("#sentence").get_by_label("Image").fill("445566")
     page.get_by_role("button", name="Look", exact=True).click()
     ready(page, "whatif")
     assert "image=445566" in page.url
-    assert "other" not in page.url  # it belonged to the inputs that were there
+    assert "other" not in page.url  # it belonged to the old inputs
 
 
-def test_a_medium_that_the_page_does_not_know_is_shown_as_its_tokens(page, captions) -> None:
+def test_an_unknown_medium_is_shown_as_its_tokens(page, captions) -> None:
     see(page, captions, "heads", image="3456", text="78", path="encoder.layers.0.attention", words="1")
     rows = page.locator(".lines [data-row]").evaluate_all("rows => rows.map((row) => row.textContent)")
     assert rows == [" 3", " 4", " 5", " 6"]

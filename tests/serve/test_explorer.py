@@ -110,7 +110,7 @@ def test_inputs_go_by_role_and_each_alone_can_be_another(monkeypatch) -> None:
     other = explorer.answer("what-if", {"inputs": inputs, "other": {"image": "6543"}})
     expected = explorer.answer("read", {"inputs": {"image": "6543", "text": "78"}})["spoken"]
     assert other["changed"] == expected != other["original"]
-    with pytest.raises(ValueError, match="'text' is missing, 'sound' is not known"):
+    with pytest.raises(ValueError, match="'text' is missing, 'sound' is unknown"):
         explorer.answer("read", {"inputs": {"image": "3456", "sound": "7"}})
 
 
@@ -221,25 +221,25 @@ def test_only_regard_s_own_source_can_be_read() -> None:
     lines = explorer.answer("code", {"file": "regard/blocks/attend.py"})["lines"]
     assert any("softmax" in line for line in lines)
     for file in ("/etc/passwd", "regard/../../pyproject.toml", "regard/assets/en-es/config.json", "blocks/attend.py"):
-        with pytest.raises(ValueError, match="^no such file is part of Regard$"):
+        with pytest.raises(ValueError, match="^not a source file of Regard$"):
             explorer.answer("code", {"file": file})
 
 
 @pytest.mark.parametrize(
     ("verb", "arguments", "message"),
     [
-        ("nothing", {}, "no question is called 'nothing'; there are model, read"),
+        ("nothing", {}, "unknown verb 'nothing'; valid: model, read"),
         ("read", {}, "inputs: Field required"),
         ("read", {"inputs": {"source": "x"}, "more": 1}, "more: Extra inputs are not permitted"),
         ("read", {"inputs": {"source": "x" * 5000}}, "inputs.source: String should have at most 4000 characters"),
-        ("read", {"inputs": {"source": ""}}, "nothing to look at in an empty text"),
-        ("attention", {**ASKED, "path": "x"}, "no attention is at 'x'"),
-        ("attention", {**ASKED, "path": "*"}, r"no attention is at '\*'"),
-        ("walk", {**ASKED, "path": "decoder.layers.0", "token": 99}, "token 99 of"),
+        ("read", {"inputs": {"source": ""}}, "the text is empty"),
+        ("attention", {**ASKED, "path": "x"}, "no attention layer 'x'"),
+        ("attention", {**ASKED, "path": "*"}, r"no attention layer '\*'"),
+        ("walk", {**ASKED, "path": "decoder.layers.0", "token": 99}, "token 99 is out of range"),
         ("walk", {**ASKED, "path": "decoder.layers.0", "token": -1}, "token: Input should be greater than"),
         ("what-if", {**ASKED, "change": {"heads": {"x": [0]}}}, "no attention matches 'x'"),
-        ("what-if", {**ASKED, "change": {"heads": {"*": [7]}}}, "heads should be numbers from 0 to 1"),
-        ("rollout", {**ASKED, "asks": "source", "answers": "target"}, "'source' does not look at 'target'"),
+        ("what-if", {**ASKED, "change": {"heads": {"*": [7]}}}, "heads should be indices from 0 to 1"),
+        ("rollout", {**ASKED, "asks": "source", "answers": "target"}, "'source' does not attend to 'target'"),
         ("positions", {"length": 100_000}, "length: Input should be less than or equal to 512"),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_text_that_is_too_long_is_refused_before_it_is_translated(monkeypatch)
         ("read", {"inputs": {"source": "x y z a b c d"}}),
         ("what-if", {"inputs": {"source": "we"}, "target": "we", "other": {"source": "x y z a b c d"}}),
     ):
-        with pytest.raises(ValueError, match="tokens are more than can be looked at here at once: 5"):
+        with pytest.raises(ValueError, match="the text is too long: .* tokens, the limit is 5"):
             explorer.answer(verb, arguments)
 
 

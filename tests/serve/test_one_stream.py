@@ -102,7 +102,7 @@ def test_every_question_has_an_answer(causal) -> None:
         json.dumps(explorer.answer(verb, asked), allow_nan=False)
     assert explorer.answer("what-if", {**asked, "other": {"text": "abc"}})["given"] is None
     assert explorer.answer("what-if", {**asked, "other": {"text": "edcba"}})["given"] is not None
-    with pytest.raises(ValueError, match="the output is not as long as"):
+    with pytest.raises(ValueError, match="the output has the wrong length"):
         explorer.answer("read", {**asked, "target": "ab"})
     assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
     rolled = explorer.answer("rollout", {**asked, "asks": "text", "answers": "text"}).values

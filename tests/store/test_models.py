@@ -1,4 +1,4 @@
-"""Model folders hold whatever codecs a model has, by role, and say what is in them."""
+"""Model folders hold the codecs of a model by role, and describe their contents."""
 
 import json
 from pathlib import Path

@@ -14,7 +14,7 @@ CLASSIFIER = Classifier(bert(ClassificationHead(labels=("bad", "good", "so so"))
 RATER = Classifier(bert(RegressionHead()), TOKENIZER)
 
 
-def test_verdicts_are_those_of_each_text_alone() -> None:
+def test_predictions_do_not_depend_on_the_batch() -> None:
     seconds = [None, "bread", None, None, "food"]
     predictions = CLASSIFIER.classify(TEXTS, seconds, batch_tokens=30)
     for text, second, prediction in zip(TEXTS, seconds, predictions, strict=True):
@@ -26,7 +26,7 @@ def test_verdicts_are_those_of_each_text_alone() -> None:
     assert RATER.classify(["dog"])[0].label is None
 
 
-def test_the_loss_is_that_of_the_texts_with_labels() -> None:
+def test_the_loss_is_summed_over_labelled_texts() -> None:
     examples = [Example(text, None, label) for text, label in zip(TEXTS, "abcab", strict=True)]
     batch = Labelled(TOKENIZER, examples, "abc", max_length=24).fetch(np.arange(5))
     summed, metrics = loss(answers(CLASSIFIER.model, batch), batch.label_B)
@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_the_texts_with_labels() -> None:
     assert (nothing.item(), metrics["accuracy"].item()) == (0, 0)
 
 
-def test_the_loss_of_numbers_is_their_squared_distance() -> None:
+def test_the_loss_of_numbers_is_the_squared_error() -> None:
     examples = [Example(text, None, str(i)) for i, text in enumerate(TEXTS)]
     batch = Labelled(TOKENIZER, examples, (), max_length=24).fetch(np.arange(5))
     summed, _ = loss(answers(RATER.model, batch), batch.label_B)
@@ -51,7 +51,7 @@ def test_the_loss_of_numbers_is_their_squared_distance() -> None:
     assert loss(answers(RATER.model, share), share.label_B)[0].item() == 0
 
 
-def test_looking_shows_the_verdict_and_what_else_it_might_have_been() -> None:
+def test_a_trace_shows_the_predicted_label_and_the_alternatives() -> None:
     trace = CLASSIFIER.trace("good food")
     prediction = CLASSIFIER.classify(["good food"])[0]
     (predicted,) = trace.token_probabilities(trace.run())

@@ -20,7 +20,7 @@ prompts = st.sampled_from(["", "ROMEO:", "O", "light"])
 
 @torch.no_grad()
 def greedy(of: Completer, prompt: str, tokens: int, context: int) -> list[int]:
-    """The most probable tokens, everything read anew for each."""
+    """The most probable tokens, with the whole text read again for each."""
     (read,) = of.tokenizer.encode([prompt])
     read = read or [of.tokenizer.begin]
     written: list[int] = []
@@ -37,7 +37,7 @@ def greedy(of: Completer, prompt: str, tokens: int, context: int) -> list[int]:
 
 @given(names, prompts)
 @settings(max_examples=8)
-def test_without_temperature_the_most_probable_token_is_written_each_time(name, prompt) -> None:
+def test_temperature_zero_is_greedy(name, prompt) -> None:
     of = COMPLETERS[name]
     (found,) = of.complete(prompt, tokens=20, temperature=0.0)
     assert list(found.tokens) == greedy(of, prompt, 20, 48)
@@ -46,7 +46,7 @@ def test_without_temperature_the_most_probable_token_is_written_each_time(name, 
 
 @given(names, prompts)
 @settings(max_examples=8)
-def test_what_slides_sees_only_what_it_has_not_forgotten(name, prompt) -> None:
+def test_a_sliding_model_sees_only_the_tokens_in_its_window(name, prompt) -> None:
     of = SLIDING[name]
     (found,) = of.complete(prompt, tokens=20, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, prompt, 20, 6)
@@ -54,7 +54,7 @@ def test_what_slides_sees_only_what_it_has_not_forgotten(name, prompt) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS))
-def test_a_model_without_a_limit_goes_on_as_far_as_is_asked(name) -> None:
+def test_a_model_without_a_limit_generates_any_number_of_tokens(name) -> None:
     of = boundless(name)
     (found,) = of.complete("ROMEO:", tokens=60, temperature=0.0)
     assert list(found.tokens) == greedy(of, "ROMEO:", 60, context=1000)
@@ -65,7 +65,7 @@ def test_a_model_without_a_limit_goes_on_as_far_as_is_asked(name) -> None:
     assert "".join(of.stream("ROMEO:", tokens=60, temperature=0.0)) == found.text
 
 
-def test_a_model_without_a_limit_is_looked_into() -> None:
+def test_a_model_without_a_limit_can_be_traced() -> None:
     of = boundless("characters")
     text = "light " * 40
     assert len(of.trace(text).streams["text"].tokens) > len(text)
@@ -77,7 +77,7 @@ def test_a_model_without_a_limit_is_looked_into() -> None:
 
 @given(names, prompts, st.integers(0, 1000), st.integers(0, 4), st.booleans())
 @settings(max_examples=15)
-def test_a_try_is_the_same_alone_and_among_others(name, prompt, seed, sample, slides) -> None:
+def test_a_sample_does_not_depend_on_the_others(name, prompt, seed, sample, slides) -> None:
     of = (SLIDING if slides else COMPLETERS)[name]
     options = {"tokens": 12, "temperature": 1.5, "top_p": 0.9, "stop": ["e", "\n"], "repetition_penalty": 1.3}
     options["overflow"] = "slide" if slides else "error"
@@ -90,7 +90,7 @@ def test_a_try_is_the_same_alone_and_among_others(name, prompt, seed, sample, sl
 
 @given(names, prompts, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 3.0]))
 @settings(max_examples=15)
-def test_scores_are_the_models_own_log_probabilities(name, prompt, seed, temperature) -> None:
+def test_scores_are_log_probabilities_of_the_model(name, prompt, seed, temperature) -> None:
     of = COMPLETERS[name]
     (found,) = of.complete(prompt, tokens=9, seed=seed, temperature=temperature, repetition_penalty=2.0, top_k=3)
     assert len(found.tokens) == len(found.token_scores) == len(found.pieces)
@@ -106,7 +106,7 @@ def test_scores_are_the_models_own_log_probabilities(name, prompt, seed, tempera
     st.lists(st.sampled_from(["e", "\n", "th", "the", "hea", "é", "�", "ne", "neR"]), max_size=3),
 )
 @settings(max_examples=20)
-def test_what_is_streamed_is_what_is_completed(name, prompt, seed, stop) -> None:
+def test_stream_and_complete_give_the_same_text(name, prompt, seed, stop) -> None:
     of, options = COMPLETERS[name], {"tokens": 20, "temperature": 1.2, "seed": seed, "stop": stop}
     pieces = list(of.stream(prompt, **options))
     assert "".join(pieces) == of.complete(prompt, **options)[0].text
@@ -117,7 +117,7 @@ TALE = "the naïve 🦄 said: été!\n\nthe end, and so on"
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_characters_are_held_back_until_they_are_whole(ends) -> None:
+def test_characters_are_held_back_until_they_are_complete(ends) -> None:
     of = parrot(TALE, ends=ends)
     tokens = len(of.tokenizer.encode([TALE])[0])
     pieces = list(of.stream("x", tokens=tokens + ends))
@@ -127,7 +127,7 @@ def test_characters_are_held_back_until_they_are_whole(ends) -> None:
     assert found.text == TALE
     assert found.finish_reason == ("end" if ends else "length")
     assert (found.tokens[-1] == of.tokenizer.end) == ends
-    # cut within a character, it says so
+    # truncated within a character, the text ends in a replacement character
     truncated = TALE.encode().index("🦄".encode()) + 2
     count = next(
         i for i, raw in enumerate(accumulate(of.tokenizer.raw([t]) for t in found.tokens), 1) if len(raw) == truncated
@@ -157,7 +157,7 @@ def test_one_stop_string_needs_no_list() -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_an_empty_prompt_is_where_texts_begin(name) -> None:
+def test_an_empty_prompt_is_the_begin_token(name) -> None:
     of = COMPLETERS[name]
     (found,) = of.complete("", tokens=8, temperature=0.0)
     begin = torch.tensor([[of.tokenizer.begin]])
@@ -167,7 +167,7 @@ def test_an_empty_prompt_is_where_texts_begin(name) -> None:
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 @torch.no_grad()
-def test_what_is_in_the_prompt_counts_as_repeated(name) -> None:
+def test_the_repetition_penalty_applies_to_the_prompt(name) -> None:
     of = COMPLETERS[name]
     (read,) = of.tokenizer.encode(["ROMEO:"])
     logits = of.model(torch.tensor([read]))[0, -1]
@@ -178,7 +178,7 @@ def test_what_is_in_the_prompt_counts_as_repeated(name) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_beam_gives_its_best_with_their_scores(name) -> None:
+def test_beam_search_returns_the_best_with_their_scores(name) -> None:
     of = COMPLETERS[name]
     found = of.best("ROMEO:", beam=6, n_best=3, tokens=5, length_penalty=0.5)
     assert len({completion.tokens for completion in found}) == 3
@@ -191,17 +191,17 @@ def test_a_beam_gives_its_best_with_their_scores(name) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokens": 99}, "6 tokens to read and 99 to write do not fit into the context of 48; .* overflow 'slide'"),
-        ({"tokens": 44}, "6 tokens to read and 44 to write"),
-        ({"tokens": 0}, "at least one token is to be written, not 0"),
-        ({"overflow": "wrap"}, "overflow is 'error' or 'slide', not 'wrap'"),
-        ({"stop": ["x", ""]}, "a stop string has at least one character"),
-        ({"top_p": 1.5}, "top-p is a probability above 0 and at most 1, got 1.5"),
-        ({"top_p": 0.0}, "top-p is a probability above 0 and at most 1, got 0.0"),
-        ({"temperature": -0.5}, "a temperature is at least 0, got -0.5"),
+        ({"tokens": 99}, "6 prompt tokens and 99 tokens to generate exceed the context of 48; .* overflow to 'slide'"),
+        ({"tokens": 44}, "6 prompt tokens and 44 tokens to generate"),
+        ({"tokens": 0}, "the number of tokens to generate must be at least 1, got 0"),
+        ({"overflow": "wrap"}, "overflow must be 'error' or 'slide', got 'wrap'"),
+        ({"stop": ["x", ""]}, "a stop string is empty"),
+        ({"top_p": 1.5}, "top-p must be above 0 and at most 1, got 1.5"),
+        ({"top_p": 0.0}, "top-p must be above 0 and at most 1, got 0.0"),
+        ({"temperature": -0.5}, "the temperature must be at least 0, got -0.5"),
     ],
 )
-def test_what_cannot_be_done_is_told_before_anything_is_computed(options, message) -> None:
+def test_invalid_options_are_reported_before_anything_is_computed(options, message) -> None:
     of = completer("characters")
     of.model.start = None
     asked = {"tokens": 20, "overflow": "error", **options}
@@ -213,16 +213,16 @@ def test_what_cannot_be_done_is_told_before_anything_is_computed(options, messag
 
 def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
     of = COMPLETERS["characters"]
-    with pytest.raises(ValueError, match="100 tokens to read and 1 to write do not fit into the context of 48"):
+    with pytest.raises(ValueError, match="100 prompt tokens and 1 tokens to generate exceed the context of 48"):
         of.complete("O" * 100, tokens=1, overflow="error")
     (found,) = of.complete("RO" * 50, tokens=3, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, "RO" * 50, 3, 48)
     for look in (of.trace, of.generate):
-        with pytest.raises(ValueError, match="a text of 100 tokens does not fit into the context of 48; shorten it"):
+        with pytest.raises(ValueError, match="a text of 100 tokens exceeds the context of 48; shorten it"):
             look("O" * 100)
 
 
-def test_the_last_token_need_not_be_seen() -> None:
+def test_the_last_token_need_not_fit_into_the_context() -> None:
     of = COMPLETERS["characters"]
     assert not of.slides("ROMEO:", 43)
     assert of.slides("ROMEO:", 44)
@@ -231,28 +231,28 @@ def test_the_last_token_need_not_be_seen() -> None:
     assert len(of.trace("O" * 48).target.tokens) == 48
 
 
-def test_a_tokenizer_of_another_model_is_found_out() -> None:
-    with pytest.raises(ValueError, match="a tokenizer of 280 tokens does not go with a model of"):
+def test_a_tokenizer_of_another_model_is_an_error() -> None:
+    with pytest.raises(ValueError, match="a tokenizer of 280 tokens does not fit a model of"):
         Completer(gpt2(TOKENIZERS["characters"]), TOKENIZERS["pairs"])
-    with pytest.raises(ValueError, match="does not go with a model of 2,000; give each model the tokenizer"):
+    with pytest.raises(ValueError, match="does not fit a model of 2,000; use the tokenizer"):
         Completer(Parrot(2000, [0]), TOKENIZERS["characters"])
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_rows_that_stand_for_no_token_are_never_written(name) -> None:
+def test_unused_embedding_rows_are_never_generated(name) -> None:
     tokenizer, whole = TOKENIZERS[name], COMPLETERS[name]
     spare = gpt2(SimpleNamespace(vocab_size=tokenizer.vocab_size + 9)).to(torch.float64)
     with torch.no_grad():
         for key, tensor in spare.state_dict().items():
             tensor[: len(whole.model.state_dict()[key])] = whole.model.state_dict()[key]
-        spare.tokens.weight[tokenizer.vocab_size :] = 50 * spare.norm.bias  # by far the likeliest
+        spare.tokens.weight[tokenizer.vocab_size :] = 50 * spare.norm.bias  # by far the most probable
     options = {"tokens": 12, "seed": 3, "samples": 2}
     expected = [found.tokens for found in whole.complete("ROMEO:", **options)]
     assert [found.tokens for found in Completer(spare, tokenizer).complete("ROMEO:", **options)] == expected
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_reading_says_the_next_token_at_each_place(name) -> None:
+def test_a_trace_predicts_the_next_token_at_each_position(name) -> None:
     of = COMPLETERS[name]
     (read,) = of.tokenizer.encode(["ROMEO:"])
     trace = of.trace("ROMEO:")
@@ -268,7 +268,7 @@ def test_a_reading_says_the_next_token_at_each_place(name) -> None:
     assert_same(of.look("ROMEO:").weights.sum(1), torch.ones(len(words), dtype=torch.float64))
 
 
-def test_a_stream_says_where_its_tokens_end() -> None:
+def test_a_stream_has_the_ends_of_its_tokens() -> None:
     of = COMPLETERS["pairs"]
     stream = of.trace("Oé", "!").streams["text"].layout
     assert stream.text == "Oé!"
@@ -276,7 +276,7 @@ def test_a_stream_says_where_its_tokens_end() -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_text_grows(name) -> None:
+def test_generate_yields_a_growing_text(name) -> None:
     of = COMPLETERS[name]
     grown = [step.text for step in of.generate("ROMEO:")]
     assert grown[-1] == of.complete("ROMEO:", tokens=20, temperature=0.0)[0].text
@@ -284,7 +284,7 @@ def test_a_text_grows(name) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_the_explorer_has_an_answer_to_every_question(name) -> None:
+def test_the_explorer_answers_every_request(name) -> None:
     explorer = Explorer(COMPLETERS[name], name, "ROMEO:")
     asked = {"inputs": {"text": "ROMEO:"}}
     model, read = explorer.answer("model", {}), explorer.answer("read", asked)

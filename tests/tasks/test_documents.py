@@ -4,7 +4,7 @@ from regard.tasks.translation import Translation
 
 
 def backwards(texts, _prefixes=()):
-    """Translates each word by itself, and puts the words in the opposite order."""
+    """Translates each word by itself and reverses the word order."""
     results = []
     for text in texts:
         words = tuple(text.split())
@@ -15,7 +15,7 @@ def backwards(texts, _prefixes=()):
     return results
 
 
-def test_texts_are_translated_by_sentences_and_come_back_in_their_places() -> None:
+def test_texts_are_translated_by_sentence_and_joined_in_order() -> None:
     texts = ["  One two. Three four five!\n\nSix", "", "seven eight"]
     found = list(translate_texts(iter(texts), backwards))
     assert [document.text for document in found] == texts
@@ -52,7 +52,7 @@ def test_a_script_with_spaces_gets_one_where_the_other_has_none() -> None:
     assert found.pharaoh(0) == "0-0 0-1 0-2"
 
 
-def test_a_prefix_is_for_the_first_sentence_of_each_text() -> None:
+def test_a_prefix_applies_to_the_first_sentence_of_each_text() -> None:
     seen = []
 
     def translate(texts, prefixes):
@@ -63,7 +63,7 @@ def test_a_prefix_is_for_the_first_sentence_of_each_text() -> None:
     assert seen == [(["One.", "Two.", "Three"], ["El", "", "El"])]
 
 
-def test_any_number_of_texts_is_translated_a_few_at_a_time() -> None:
+def test_any_number_of_texts_is_translated_in_chunks() -> None:
     sizes = []
 
     def translate(texts, prefixes):

@@ -16,7 +16,7 @@ def states(text: str) -> list[torch.Tensor]:
         return [x[0] for x in ENCODER.model.states(*sequences.text_batch(TOKENIZER, [encoded]).inputs)]
 
 
-def test_vectors_do_not_depend_on_what_is_embedded_beside() -> None:
+def test_vectors_do_not_depend_on_the_batch() -> None:
     together = ENCODER.embed([*TEXTS, ""], batch_tokens=40)
     for text, vector in zip([*TEXTS, ""], together, strict=True):
         assert_same(vector, states(text)[-1].mean(0))
@@ -31,7 +31,7 @@ def test_pooling() -> None:
     assert_same(ENCODER.embed(others, normalise=True).norm(dim=1), torch.ones(2, dtype=torch.float64))
 
 
-def test_layers_are_joined_as_asked() -> None:
+def test_layers_are_joined_by_mean_sum_or_concatenation() -> None:
     zero, one, two = states(TEXTS[0])
     assert_same(ENCODER.embed([TEXTS[0]], layers=[0])[0], zero.mean(0))
     assert_same(ENCODER.embed([TEXTS[0]], layers=[-2, -1], join="sum")[0], (one + two).mean(0))
@@ -39,17 +39,17 @@ def test_layers_are_joined_as_asked() -> None:
     both = ENCODER.embed([TEXTS[0]], layers=[1, 2], join="concatenate")[0]
     assert_same(both, torch.cat((one, two), dim=1).mean(0))
     for layers in ([3], [-4], []):
-        with pytest.raises(ValueError, match="layers go from 0 to 2, or from the end from -1 to -3"):
+        with pytest.raises(ValueError, match="layers must be from 0 to 2, or from -1 to -3 from the end"):
             ENCODER.embed(["x"], layers=layers)
 
 
-def test_a_text_of_ten_thousand_words_is_cut() -> None:
+def test_a_text_of_ten_thousand_words_is_truncated() -> None:
     long = " ".join(["dog"] * 10_000)
     assert ENCODER.encode([long])[0].is_truncated
     assert_same(ENCODER.embed([long])[0], states(long)[-1].mean(0))
 
 
-def test_looking_shows_the_words_of_both_texts() -> None:
+def test_a_trace_shows_the_words_of_both_texts() -> None:
     trace = ENCODER.trace("the brown dog [SEP] good food")
     assert trace.streams["text"].layout.spelled == ("the", "brown", "dog", "good", "food")
     assert trace.inputs[1].sum() > 0

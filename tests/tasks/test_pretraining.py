@@ -17,7 +17,7 @@ from texts import TOKENIZER, bert
 GUESSER = MaskFiller(bert(PretrainingHead()), TOKENIZER)
 
 
-def test_the_losses_are_those_of_what_is_asked() -> None:
+def test_the_losses_are_summed_over_masked_words_and_pairs() -> None:
     tokens_BT = torch.randint(5, 50, (2, 6))
     words_BT = torch.tensor([[IGNORED, 7, IGNORED, 9, IGNORED, IGNORED], [IGNORED] * 5 + [11]])
     batch = PretrainingBatch(tokens_BT, torch.zeros_like(tokens_BT), words_BT, torch.tensor([1, IGNORED]))
@@ -40,7 +40,7 @@ def test_the_losses_are_those_of_what_is_asked() -> None:
 
 @dataclass(frozen=True)
 class BagConfig:
-    """Of an encoder that is no BERT."""
+    """The config of an encoder that is not BERT."""
 
     vocab_size = 50
     width = 8
@@ -51,7 +51,7 @@ class BagConfig:
 
 
 class Bag(nn.Module):
-    """Every token knows the sum of all."""
+    """The hidden state of each token contains the sum of all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Bag(nn.Module):
         return self.pooler(x_BTD)
 
 
-def test_any_encoder_with_such_a_head_is_pretrained_alike() -> None:
+def test_any_encoder_with_such_a_head_can_be_pretrained() -> None:
     torch.manual_seed(1)
     model, tokens_BT = Bag(), torch.randint(5, 50, (2, 6))
     words_BT = torch.full_like(tokens_BT, IGNORED)
@@ -94,14 +94,14 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
         GUESSER.fill("the dog " * 30 + "[MASK]")
 
 
-def test_one_sentence_may_follow_another() -> None:
+def test_next_sentence_prediction_gives_a_probability() -> None:
     assert 0 < GUESSER.follows("the dog", "bread") < 1
     assert GUESSER.follows("the dog", "bread") != GUESSER.follows("bread", "the dog")
-    with pytest.raises(ValueError, match="never asked"):
+    with pytest.raises(ValueError, match="not trained on next-sentence prediction"):
         MaskFiller(bert(PretrainingHead(pooled=False)), TOKENIZER).follows("a", "b")
 
 
-def test_looking_shows_the_guess_behind_the_mask() -> None:
+def test_a_trace_shows_the_word_predicted_for_a_mask() -> None:
     trace = GUESSER.trace("the [MASK] ran")
     ((best, *_),) = GUESSER.fill("the [MASK] ran")
     assert best.word in trace.target.pieces

@@ -22,23 +22,23 @@ WHOLE = WordTagger(
 
 
 @pytest.mark.parametrize("tagger", [PIECES, WHOLE], ids=["bert", "rnn"])
-def test_every_word_has_its_tag_whatever_is_tagged_beside(tagger) -> None:
+def test_tags_do_not_depend_on_the_batch(tagger) -> None:
     together = tagger.tag([*SENTENCES, []], batch_tokens=30)
     for sentence, tags in zip([*SENTENCES, []], together, strict=True):
         assert len(tags) == len(sentence)
         assert set(tags) <= {"N", "V", "X"}
         assert tagger.tag([sentence]) == [tags]
-    assert len({tag for tags in together for tag in tags}) > 1  # or else the test says nothing
+    assert len({tag for tags in together for tag in tags}) > 1  # otherwise the test is meaningless
 
 
-def test_words_beyond_what_the_model_can_take_have_no_tag() -> None:
+def test_words_beyond_the_maximum_length_have_no_tag() -> None:
     (tags,) = PIECES.tag([["dog"] * 99])
     assert tags[0] is not None
     assert tags[-1] is None
     assert None not in WHOLE.tag([["dog"] * 99])[0]
 
 
-def test_the_loss_is_that_of_the_tags_asked_for() -> None:
+def test_the_loss_is_summed_over_tagged_words() -> None:
     tagged = [Sentence(tuple(sentence), tuple("NVX"[i % 3] for i in range(len(sentence)))) for sentence in SENTENCES]
     for model, batch in (
         (PIECES.model, TaggedPieces(TOKENIZER, tagged, "NVX", 24).fetch(np.arange(5))),
@@ -51,12 +51,12 @@ def test_the_loss_is_that_of_the_tags_asked_for() -> None:
         assert torch.isfinite(loss(model, batch.share(8, 9))[0])
 
 
-def test_a_text_is_taken_apart_into_words_and_signs() -> None:
+def test_a_text_is_split_into_words_and_symbols() -> None:
     assert words("Don't panic: it's 3.5 km!") == ["Don't", "panic", ":", "it's", "3.5", "km", "!"]
     assert words("") == []
 
 
-def test_looking_shows_the_tags() -> None:
+def test_a_trace_shows_the_tags() -> None:
     trace = PIECES.trace("the brown dog")
     assert len(trace.target.tokens) == len(trace.streams["text"].tokens)
     tags = PIECES.tag([["the", "brown", "dog"]])[0]

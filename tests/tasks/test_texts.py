@@ -13,7 +13,7 @@ from texts import TOKENIZER, bert
 TEXT = "the brown dog"
 
 
-def test_a_string_is_a_text_to_a_translator() -> None:
+def test_a_string_is_one_text_to_a_translator() -> None:
     translator = regard.load("en-es")
     ((found,),) = translator.translate(["We are eating bread."])
     (alone,) = translator.translate("We are eating bread.")
@@ -23,7 +23,7 @@ def test_a_string_is_a_text_to_a_translator() -> None:
     assert translator.align("We eat.", "Comemos.") == translator.align(["We eat."], ["Comemos."])[0]
 
 
-def test_a_string_is_a_text_to_models_that_read() -> None:
+def test_a_string_is_one_text_to_encoders() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
     assert classifier.classify(TEXT) == classifier.classify([TEXT])[0]
     assert classifier.classify(TEXT, TEXT) == classifier.classify([TEXT], [TEXT])[0]
@@ -45,9 +45,9 @@ def test_anything_else_is_a_clear_error(wrong, message) -> None:
         Embedder(bert(NoHead()), TOKENIZER).embed(wrong)
 
 
-def test_texts_and_what_goes_with_them_are_as_many() -> None:
+def test_texts_and_their_pairs_must_be_equal_in_number() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
-    with pytest.raises(ValueError, match="2 texts need as many second ones, not 1"):
+    with pytest.raises(ValueError, match="got 2 texts and 1 second texts"):
         classifier.classify([TEXT, TEXT], [TEXT])
-    with pytest.raises(ValueError, match="2 sources need as many targets, not 1"):
+    with pytest.raises(ValueError, match="got 2 sources and 1 targets"):
         regard.load("en-es").score(["a", "b"], ["c"])

@@ -21,7 +21,7 @@ def make(**changes) -> torch.nn.Module:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_the_loss_is_cross_entropy_over_real_tokens(tied, label_smoothing) -> None:
+def test_the_loss_is_cross_entropy_without_padding(tied, label_smoothing) -> None:
     model = make(tied=tied)
     batch = pair_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     smooth, plain, count = loss(model, batch, label_smoothing)
@@ -34,7 +34,7 @@ def test_the_loss_is_cross_entropy_over_real_tokens(tied, label_smoothing) -> No
     assert count == 2 + 4
 
 
-def test_translations_do_not_depend_on_company_or_order() -> None:
+def test_translations_do_not_depend_on_batch_or_order() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     together = translator.translate(TEXTS, n_best=2, batch_tokens=40)
     for text, found in zip(TEXTS, together, strict=True):
@@ -44,13 +44,13 @@ def test_translations_do_not_depend_on_company_or_order() -> None:
     assert [[t.text for t in found] for found in backwards[::-1]] == [[t.text for t in found] for found in together]
 
 
-def test_an_empty_text_is_translated_by_an_empty_text() -> None:
+def test_the_translation_of_an_empty_text_is_empty() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     assert [found[0].text for found in translator.translate(["", ""])] == ["", ""]
     assert translator.translate([]) == []
 
 
-def test_a_very_long_text_does_not_harm_the_others() -> None:
+def test_a_very_long_text_does_not_affect_the_others() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     long = "bread " * 200
     found = translator.translate(["we", long, "the child"], beam=1)
@@ -70,24 +70,24 @@ def test_scores_are_log_probabilities_and_agree_with_the_search() -> None:
     assert all(score < 0 for score in scores)
 
 
-def test_batches_hold_texts_of_like_length() -> None:
+def test_batches_hold_texts_of_similar_length() -> None:
     lengths = [3, 0, 9, 4, 100, 3]
     batches = list(in_batches(lengths, tokens=12))
     assert batches == [[4], [2], [3, 0], [5]]
     assert sorted(i for batch in in_batches(lengths, 12, with_empty=True) for i in batch) == list(range(6))
 
 
-def test_words_have_the_scores_of_their_tokens() -> None:
+def test_word_scores_are_sums_of_token_scores() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     for found in translator.translate(TEXTS, length_penalty=0.0):
         (best,) = found
         assert " ".join(best.words) == " ".join(word.decode() for word in best.text.encode().split())
         assert len(best.words) == len(best.word_scores)
         assert all(score < 0 for score in best.word_scores)
-        assert sum(best.word_scores) > best.score  # the end and spaces have theirs
+        assert sum(best.word_scores) > best.score  # the end token and spaces have scores, too
 
 
-def test_an_alignment_says_what_each_word_looked_at() -> None:
+def test_an_alignment_has_the_attention_of_each_word() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     (found,) = translator.translate(["the child eats  bread"], align=True)[0]
     assert found.alignment.source == ("the", "child", "eats", "bread")
@@ -95,22 +95,22 @@ def test_an_alignment_says_what_each_word_looked_at() -> None:
     (given,) = translator.align(["the child eats  bread"], ["el niño come pan"])
     assert given.target == ("el", "niño", "come", "pan")
     assert [len(row) for row in given.weights] == [4, 4, 4, 4]
-    assert all(0 < sum(row) < 1 for row in given.weights)  # the end is looked at, too
+    assert all(0 < sum(row) < 1 for row in given.weights)  # the end token gets attention, too
     assert translator.translate(["we"])[0][0].alignment is None
 
 
-def test_a_prefix_is_what_a_translation_begins_with() -> None:
+def test_a_translation_begins_with_its_prefix() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     found = translator.translate(TEXTS, prefixes=["el niño", "", "x", "el"], n_best=2)
     plain = translator.translate(TEXTS, n_best=2)
     for translations, prefix in zip(found, ["el niño", "", "x", "el"], strict=True):
         assert all(translation.text.startswith(prefix) for translation in translations)
     assert found[1] == plain[1]
-    with pytest.raises(ValueError, match="4 texts need as many prefixes, not 1"):
+    with pytest.raises(ValueError, match="got 4 texts and 1 prefixes"):
         translator.translate(TEXTS, prefixes=["el"])
 
 
-def test_samples_are_drawn_by_seed() -> None:
+def test_samples_are_reproducible_by_seed() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     one = translator.sample(TEXTS, samples=3, seed=1)
     assert [[t.text for t in found] for found in one] == [
@@ -130,7 +130,7 @@ def test_samples_are_drawn_by_seed() -> None:
         ConvSeq2SeqConfig(vocab_size=TOKENIZER.vocab_size, width=8, context=30),
     ],
 )
-def test_a_text_longer_than_the_model_can_take_is_cut_and_does_not_harm_the_others(config) -> None:
+def test_a_text_beyond_the_maximum_length_is_truncated_and_does_not_affect_the_others(config) -> None:
     translator = Translator(randomise(config.build()), TOKENIZER, TOKENIZER)
     alone, long = translator.translate(["we", "x" * 100])
     assert [found.tokens for found in alone] == [found.tokens for found in translator.translate(["we"])[0]]

@@ -1,4 +1,4 @@
-"""What a model hands over beside the loss of its task is trained on."""
+"""Auxiliary losses (costs) that a model adds to the loss of its task are trained on."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ CHANGES = ["model.dropout=0.0", "train.weight_decay=0.0", "train.clip_norm=1e9"]
 
 
 def ponder(monkeypatch) -> None:
-    """Makes a Transformer hand over a cost: how long the vectors are from which it reads the next tokens."""
+    """Makes a Transformer add a cost: the squared norm of its last hidden states."""
     original = Transformer.hidden
 
     def hidden(self: Transformer, *inputs: torch.Tensor) -> torch.Tensor:
@@ -27,7 +27,7 @@ def ponder(monkeypatch) -> None:
 
 
 def gradients(training: Training, batches: list) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
-    """What a step tells, and the gradients that it takes."""
+    """The metrics of a step, and its gradients."""
     taken: dict[str, torch.Tensor] = {}
 
     def keep(*_: object) -> None:
@@ -56,7 +56,7 @@ def test_a_cost_is_trained_on_and_logged(tmp_path: Path, monkeypatch) -> None:
     assert "ponder" not in without
 
 
-def test_an_example_that_only_stands_in_has_no_cost(tmp_path: Path, monkeypatch) -> None:
+def test_a_placeholder_example_has_no_cost(tmp_path: Path, monkeypatch) -> None:
     ponder(monkeypatch)
     training = start(tmp_path / "run", *CHANGES)
     for name, value in (("rank", 3), ("world", 4), ("sum_", lambda _tensors: None)):

@@ -1,4 +1,4 @@
-"""Two processes train as one does: with the same global batches, in float64, without dropout."""
+"""Two processes give the same result as one, with the same global batches, in float64, without dropout."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from regard.training.distributed import Group
 
 SCRIPT = """
 import atexit, os, sys, torch
-# what is registered first comes last: a group that is still there would abort Python now and then
+# handlers run in reverse order; a process group that still exists would sometimes abort Python
 atexit.register(lambda: torch.distributed.is_initialized() and os._exit(3))
 torch.set_default_dtype(torch.float64)
 from rich.console import Console
@@ -60,7 +60,7 @@ SMALL = [
 
 
 def train(folder: Path, run: Path, processes: int, *changes: str) -> Path:
-    """A training in so many processes; 0: without torchrun."""
+    """Trains in this number of processes; 0: without torchrun."""
     script = folder / "train.py"
     script.write_text(SCRIPT)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -76,7 +76,7 @@ def losses(run: Path) -> list[float]:
     return [json.loads(line)["valid_loss"] for line in lines if "valid_loss" in line]
 
 
-def test_exchanges_come_in_the_order_of_the_tensors(monkeypatch) -> None:
+def test_all_reduces_are_in_the_order_of_the_tensors(monkeypatch) -> None:
     group, order = Group(Device("cpu", "float32")), []
     group.world = 2
 
@@ -99,7 +99,7 @@ def test_the_command_runs_under_torchrun(tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("the model. Try") == 1
+    assert result.stdout.count("trained model. Try") == 1
     assert result.stderr.count("learning a vocabulary") == 1
 
 
@@ -112,7 +112,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_same_weights(one: Path, other: Path) -> None:
     expected, got = (load_file(run / "last" / "model.safetensors") for run in (one, other))
     for name, tensor in expected.items():
-        # two shares are summed in another order than one batch, and twelve steps pass it on
+        # two halves are summed in another order than one batch, and the difference grows over twelve steps
         assert_same(got[name], tensor, tolerance=1e-9)
 
 
@@ -124,7 +124,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(single: Path, tmp_path
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_sharded_weights_give_the_losses_and_weights_of_whole_ones(single: Path, tmp_path: Path, processes) -> None:
+def test_sharded_training_gives_the_same_losses_and_weights(single: Path, tmp_path: Path, processes) -> None:
     sharded = train(tmp_path, tmp_path / "run", processes, "train.steps=12", "train.shard=true")
     assert losses(sharded) == pytest.approx(losses(single), abs=1e-9)
     assert_same_weights(single, sharded)
@@ -142,12 +142,12 @@ def test_a_layer_that_runs_three_times_is_sharded_and_has_the_same_gradients(tmp
     assert result.stdout.count("equal") == 2
 
 
-def test_sharing_weights_needs_processes(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="train.shard = true needs processes to share with; start with torchrun"):
+def test_sharding_needs_several_processes(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="train.shard = true needs several processes; start them with torchrun"):
         train(tmp_path, tmp_path / "run", 0, "train.shard=true")
 
 
-def test_a_batch_of_fewer_sentences_than_processes_is_shared_out() -> None:
+def test_a_batch_of_fewer_sentences_than_processes_is_distributed() -> None:
     batch = pair_batch([[5, 6]], [[7]])
     assert torch.equal(batch.share(0, 2).next_BT, batch.next_BT)
     for model in (TransformerConfig(vocab_size=9, width=8, heads=2), RnnSeq2SeqConfig(vocab_size=9, width=8)):
@@ -159,8 +159,8 @@ def test_a_batch_of_fewer_sentences_than_processes_is_shared_out() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [(["2"], ["0"]), (["0"], ["2"]), (["2", SHARD], ["0"]), (["0"], ["2", SHARD])]
 )
-def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after) -> None:
-    # a schedule that does not depend on the length of the run, so that it may be cut in two
+def test_a_checkpoint_resumes_with_another_number_of_processes(tmp_path: Path, before, after) -> None:
+    # a schedule that does not depend on the length of the run, so that the run can be split in two
     changes = ["train.schedule=constant", "train.cooldown=0.0"]
     straight = train(tmp_path, tmp_path / "straight", 0, "train.steps=12", *changes)
     run = train(tmp_path, tmp_path / "run", int(before[0]), "train.steps=6", *changes, *before[1:])
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_some_goes_on_with_others(tmp_path: Path, before, after)
     assert_same_weights(straight, run)
 
 
-def test_interrupted_in_two_processes_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_an_interrupted_run_of_two_processes_ends_with_the_same_bits(tmp_path: Path) -> None:
     changes = ["train.schedule=constant", "train.cooldown=0.0", "model.dropout=0.2"]
     straight = train(tmp_path, tmp_path / "straight", 2, "train.steps=10", *changes)
     run = train(tmp_path, tmp_path / "run", 2, "train.steps=5", *changes)

@@ -1,4 +1,4 @@
-"""A signal stops training after the step at hand, with a checkpoint, and what comes of it is the same to the bit."""
+"""A signal stops training after the current step with a checkpoint; the resumed run gives bit-identical weights."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def interrupted(run: Path, number: int, at: int) -> Interrupted:
         return Training.step(training, *arguments)
 
     training.step = step  # type: ignore[method-assign]
-    with pytest.raises(Interrupted, match=f"stopped at step {at + 1}, with a checkpoint") as found:
+    with pytest.raises(Interrupted, match=f"stopped at step {at + 1}, checkpoint saved") as found:
         training.train()
     return found.value
 
@@ -38,13 +38,13 @@ def test_a_signal_loses_nothing_and_the_run_ends_with_the_same_bits(straight: Pa
     assert weights(run, "model") == weights(straight, "model")
 
 
-def test_signals_are_as_before_after_training(straight: Path) -> None:
+def test_signal_handlers_are_restored_after_training(straight: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     finish(straight)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_second_signal_ends_at_once() -> None:
+def test_a_second_signal_ends_the_process_immediately() -> None:
     interrupts = Interrupts()
     with interrupts.remembered():
         os.kill(os.getpid(), signal.SIGINT)
@@ -60,13 +60,13 @@ def test_ctrl_c_from_the_shell_exits_with_130_and_resumes(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "regard", "train", "translate/dates", f"run={tmp_path / 'run'}", *changes]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        # a prediction is said after the first steps
+        # a prediction is reported after the first steps
         assert any(line.startswith("predicted") for line in process.stderr)
         process.send_signal(signal.SIGINT)
-        assert "run the same command again to resume from it" in process.stderr.read()
+        assert "run the same command again to resume" in process.stderr.read()
     assert process.returncode == 130
     assert len(checkpoint.every(tmp_path / "run")) == 1
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as again:
         assert again.stderr is not None
-        assert any("going on from step" in line for line in again.stderr)
+        assert any("resuming from step" in line for line in again.stderr)
         again.kill()

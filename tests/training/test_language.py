@@ -32,7 +32,7 @@ def text(tmp_path_factory) -> Path:
 
 
 def start(name: str, run: Path, *changes: str, console: Console | None = None) -> Training:
-    begins = any(change.startswith("model.init") for change in changes)  # its shape comes with it
+    begins = any(change.startswith("model.init") for change in changes)  # sizes come from the initial model
     small = [change for change in SMALL if not (begins and change.startswith("model"))]
     return training_of(read(name, [f"run={run}", *small, *changes]), Report(console or Console(quiet=True)))
 
@@ -49,11 +49,11 @@ def trained(text: Path, tmp_path_factory) -> Path:
     return run
 
 
-def test_a_repetitive_text_is_learnt(trained: Path) -> None:
+def test_a_repetitive_text_is_learned(trained: Path) -> None:
     values = [line for line in log_of(trained) if "valid_loss" in line]
-    assert values[-1]["valid_loss"] < 0.2 * log(len(set(LINE)))  # what it is before anything is learnt
+    assert values[-1]["valid_loss"] < 0.2 * log(len(set(LINE)))  # the loss before training
     assert values[-1]["valid_perplexity"] == pytest.approx(exp(values[-1]["valid_loss"]))
-    # a byte a character
+    # one byte per character
     assert values[-1]["valid_bits_per_byte"] == pytest.approx(values[-1]["valid_loss"] / log(2))
 
 
@@ -73,7 +73,7 @@ def test_a_trained_model_completes_and_is_evaluated(trained: Path, text: Path, t
 
 
 @pytest.mark.parametrize("name", ["gpt2/characters", "gpt2/own-text"])
-def test_training_goes_on_to_the_bit(text: Path, tmp_path: Path, name) -> None:
+def test_a_resumed_run_is_bit_identical(text: Path, tmp_path: Path, name) -> None:
     changes = [
         f"data.text={text}",
         "train.checkpoint_every=2",
@@ -87,12 +87,12 @@ def test_training_goes_on_to_the_bit(text: Path, tmp_path: Path, name) -> None:
         for step in steps:
             training = start(name, tmp_path / run, *changes, f"train.steps={step}")
             training.train()
-    assert training.state.epoch > 0  # it went on in the midst of an epoch, and into the next
+    assert training.state.epoch > 0  # it resumed within an epoch, and reached the next
     one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("straight", "resumed"))
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_a_vocabulary_of_characters_is_that_of_all_text(tmp_path: Path) -> None:
+def test_a_character_vocabulary_covers_training_and_validation_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab" * 100 + "é\n" * 10)
     training = start("gpt2/characters", tmp_path / "run", f"data.text={tmp_path / 'a.txt'}", "model.context=4")
     assert training.task.config.vocab_size == 4
@@ -100,11 +100,11 @@ def test_a_vocabulary_of_characters_is_that_of_all_text(tmp_path: Path) -> None:
         {"text": "training", "characters": 198, "tokens": 198},
         {"text": "validation", "characters": 22, "tokens": 22},
     ]
-    # the windows ask for 20 tokens, which are b, é ten times and a line break as often but for the last
+    # the windows have 20 targets: b, é ten times, and a line break after all of these but the last
     assert training.task.bytes_per_token == 30 / 20
 
 
-def test_folders_are_read_and_byte_pairs_learnt(tmp_path: Path) -> None:
+def test_folders_are_read_and_byte_pairs_learned(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     for name in "abc":
@@ -120,7 +120,7 @@ def test_folders_are_read_and_byte_pairs_learnt(tmp_path: Path) -> None:
     assert "training: 985 characters" in console.file.getvalue()
 
 
-def test_gpt_2_own_files_are_taken(text: Path, tmp_path: Path) -> None:
+def test_the_vocabulary_files_of_gpt_2_are_read(text: Path, tmp_path: Path) -> None:
     own = json.loads(ByteBpe.train(280, [LINE]).to_json())["model"]
     folder = tmp_path / "files"
     folder.mkdir()
@@ -134,15 +134,15 @@ def test_gpt_2_own_files_are_taken(text: Path, tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode([LINE])) == [LINE]
 
 
-def test_windows_may_be_shorter_than_what_the_model_sees(text: Path, tmp_path: Path) -> None:
+def test_windows_may_be_shorter_than_the_context(text: Path, tmp_path: Path) -> None:
     training = start("gpt2/characters", tmp_path / "run", f"data.text={text}", "data.max_length=8")
     assert next(training.batches).tokens_BT.shape == (12, 8)
     assert training.model.limit == 16
-    with pytest.raises(ValueError, match="a text has 17 tokens, end token included, more than the model takes, 16"):
+    with pytest.raises(ValueError, match="a text has 17 tokens, end token included, but the model's limit is 16"):
         start("gpt2/characters", tmp_path / "other", f"data.text={text}", "data.max_length=17")
 
 
-def test_training_begins_with_a_model_and_its_tokenizer(trained: Path, text: Path, tmp_path: Path) -> None:
+def test_training_is_initialised_from_a_model_and_its_tokenizer(trained: Path, text: Path, tmp_path: Path) -> None:
     recipe = read("gpt2/own-text", [f"model.init={trained}"])
     assert recipe.tokenizer.kind == "characters"
     changes = [f"data.text={text}", f"model.init={trained}", "train.steps=1", "train.learning_rate=1e-30"]
@@ -153,16 +153,16 @@ def test_training_begins_with_a_model_and_its_tokenizer(trained: Path, text: Pat
     assert all(torch.allclose(old[name], new[name], atol=1e-6) for name in old)
 
 
-def test_too_little_text_is_an_error_that_says_which(tmp_path: Path) -> None:
+def test_too_little_text_is_an_error_that_names_the_part(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a" * 40)
     with pytest.raises(ValueError, match=r"the text to validate with has 4 tokens, fewer than a window of 16 and"):
         start("gpt2/characters", tmp_path / "run", f"data.text={tmp_path / 'a.txt'}")
     (tmp_path / "a.txt").write_text("")
-    with pytest.raises(ValueError, match="there are no characters to learn; the text is empty"):
+    with pytest.raises(ValueError, match="the text is empty; there are no characters to learn"):
         start("gpt2/characters", tmp_path / "other", f"data.text={tmp_path / 'a.txt'}")
 
 
-def test_what_reads_what_is_said() -> None:
+def test_incompatible_kinds_are_reported() -> None:
     with pytest.raises(ConfigError, match="a model of kind 'gpt2' reads characters or byte_pairs"):
         read("gpt2/characters", ["tokenizer.kind=bpe"])
     with pytest.raises(ConfigError, match="data of kind 'text' are for gpt2"):

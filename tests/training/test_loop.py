@@ -28,7 +28,7 @@ from runs import SMALL, finish, own_text, recipe, start, weights
 
 
 def die_at(training: Training, step: int) -> None:
-    """Goes on as far as this step, without the checkpoint that would follow it."""
+    """Trains up to this step and dies before its checkpoint is saved."""
 
     def dying_step(*arguments: Any) -> Any:
         if training.state.step == step:
@@ -40,7 +40,7 @@ def die_at(training: Training, step: int) -> None:
         training.train()
 
 
-def test_a_run_leaves_what_it_promises(straight: Path) -> None:
+def test_a_run_folder_is_complete(straight: Path) -> None:
     assert {path.name for path in straight.iterdir()} == {
         "recipe.toml", "text.json", "codecs", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
@@ -51,7 +51,7 @@ def test_a_run_leaves_what_it_promises(straight: Path) -> None:
     assert library.load(str(straight)).translate(["May 5, 1955"])[0][0].text
 
 
-def test_interrupted_anywhere_it_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_run_interrupted_anywhere_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "interrupted"
     for step in (3, 8, 9, 13):
         die_at(start(run), step)
@@ -63,7 +63,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bits(straight: Path, tmp_pat
     assert kept[0] == kept[1]
 
 
-def test_killed_without_warning_it_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "killed"
     command = [sys.executable, "-m", "regard", "train", "translate/dates", *SMALL, f"run={run}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -83,7 +83,7 @@ def test_killed_without_warning_it_ends_with_the_same_bits(straight: Path, tmp_p
     assert weights(run) == weights(straight)
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(straight: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "damaged"
     die_at(start(run), 16)
     newest = max((run / "checkpoints").iterdir()) / "tensors.safetensors"
@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_serves(straight: Pa
     assert weights(run) == weights(straight)
 
 
-def test_a_full_disk_while_saving_keeps_the_checkpoint_before(straight: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(straight: Path, tmp_path: Path, monkeypatch) -> None:
     run = tmp_path / "full"
     training = start(run)
 
@@ -125,7 +125,7 @@ def test_the_same_command_on_a_finished_run_changes_nothing(straight: Path) -> N
     assert weights(straight) == before
 
 
-def test_death_after_the_last_checkpoint_costs_nothing(straight: Path, tmp_path: Path) -> None:
+def test_a_run_killed_after_the_last_checkpoint_is_completed(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     shutil.rmtree(run / "last")
@@ -133,7 +133,7 @@ def test_death_after_the_last_checkpoint_costs_nothing(straight: Path, tmp_path:
     assert weights(run) == weights(straight)
 
 
-def test_validation_judges_the_average_and_leaves_the_weights_as_they_are(tmp_path: Path) -> None:
+def test_validation_uses_the_ema_and_leaves_the_weights_unchanged(tmp_path: Path) -> None:
     training = start(tmp_path / "run")
     training.step([next(training.batches) for _ in range(2)], 0.01)
     before = {name: p.detach().clone() for name, p in training.parameters.items()}
@@ -144,13 +144,13 @@ def test_validation_judges_the_average_and_leaves_the_weights_as_they_are(tmp_pa
     assert any(not torch.equal(before[name], p) for name, p in judged.items())
 
 
-def test_a_longer_budget_goes_on(tmp_path: Path) -> None:
+def test_a_run_resumes_with_a_larger_budget(tmp_path: Path) -> None:
     run = tmp_path / "longer"
     step = finish(run, "train.epochs=1").state.step
     assert finish(run, "train.epochs=2").state.step > step
 
 
-def test_steps_end_a_run_too_and_so_do_minutes_and_patience(tmp_path: Path) -> None:
+def test_steps_minutes_and_early_stopping_end_a_run(tmp_path: Path) -> None:
     assert finish(tmp_path / "steps", "train.steps=4").state.step == 4
     training = finish(tmp_path / "minutes", "train.minutes=0.001")
     assert training.progress == 1
@@ -162,18 +162,20 @@ def test_steps_end_a_run_too_and_so_do_minutes_and_patience(tmp_path: Path) -> N
     assert training.state.stale == 1
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_saves_the_batch(tmp_path: Path) -> None:
     training = start(tmp_path / "nan")
     with torch.no_grad():
         training.model.target_embedding.weight[5] = float("nan")
-    with pytest.raises(ValueError, match=r"the loss of step 0 is not a finite number; the batch is in .*bad-batch"):
+    with pytest.raises(
+        ValueError, match=r"the loss of step 0 is not a finite number; the batch was saved in .*bad-batch"
+    ):
         training.train()
     names = ("source_BS", "target_BT", "next_BT", "is_padding_BS")
     assert set(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == {f"{name}.0" for name in names}
 
 
-def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
-    # every token counts alike, in whichever batch it is
+def test_gradient_accumulation_equals_one_large_batch(tmp_path: Path) -> None:
+    # every token has the same weight, in any batch
     pairs = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9, 10]), ([9, 8], [7])]
     gradients = []
     for groups in ([[0, 1, 2]], [[0], [1, 2]]):
@@ -189,25 +191,25 @@ def test_accumulated_batches_are_one_batch(tmp_path: Path) -> None:
         assert_same(gradients[1][name], gradient)
 
 
-def test_a_run_may_begin_with_the_weights_of_another(straight: Path, tmp_path: Path) -> None:
+def test_a_run_can_be_initialised_from_another(straight: Path, tmp_path: Path) -> None:
     changes = [f"model.init={straight}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.ema=0.0"]
     training = finish(tmp_path / "tuned", *changes, "train.steps=1")
     old, new = (load_file(folder / "model" / "model.safetensors") for folder in (straight, tmp_path / "tuned"))
     for name, tensor in old.items():
-        assert_same(new[name], tensor, tolerance=1e-7)  # a step of almost nothing
+        assert_same(new[name], tensor, tolerance=1e-7)  # the learning rate is almost zero
     assert training.task.config.dropout == 0.3
     assert training.task.config.width == 16
     assert (tmp_path / "tuned/codecs/tokenizer.json").read_bytes() == (straight / "codecs/tokenizer.json").read_bytes()
-    # resumed, it goes on from its own checkpoint
+    # it resumes from its own checkpoint
     assert finish(tmp_path / "tuned", *changes, "train.steps=3", "train.learning_rate=1e-30").state.step == 3
 
 
-def test_a_model_to_begin_with_must_have_the_shape_asked_for(straight: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the weights of .*: not what the config asks for\n.*has shape \(16"):
+def test_an_initial_model_must_have_the_shape_of_the_config(straight: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the weights of .*: tensors do not match the config\n.*has shape \(16"):
         start(tmp_path / "run", f"model.init={straight}", "model.width=32")
 
 
-def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path) -> None:
+def test_the_mean_of_the_last_checkpoints_is_saved_if_it_is_better(tmp_path: Path) -> None:
     run = tmp_path / "run"
     training = finish(run, "train.average_checkpoints=3", "train.ema=0.0")
     last = [load_file(folder / "tensors.safetensors") for folder in sorted(run.glob("checkpoints/step-*"))]
@@ -219,13 +221,13 @@ def test_the_mean_of_the_last_checkpoints_is_kept_if_it_is_better(tmp_path: Path
     loss = training._validation_values(mean)["valid_loss"]
     is_mean = all(torch.allclose(kept[name], mean[name], atol=1e-6) for name in kept)
     assert is_mean == (loss < best)
-    # whatever was kept is the better of the two
+    # the saved model is the better of the two
     assert training._validation_values(kept)["valid_loss"] == pytest.approx(min(loss, best), abs=1e-5)
-    # and a longer run has to better that
+    # and a resumed run has to beat it
     assert start(run, "train.average_checkpoints=3", "train.ema=0.0").state.best == pytest.approx(min(loss, best))
 
 
-def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_excluded_from_the_mean(tmp_path: Path) -> None:
     run, target = tmp_path / "run", []
     for step, value in ((1, 1.0), (2, 2.0), (3, 9.0)):
         checkpoint.save(run, step, {"model.x": torch.full((2,), value), "other": torch.zeros(1)}, {}, kept=3)
@@ -236,7 +238,7 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path: Path) -> None:
     assert checkpoint.mean(run, 2, "model.", target.append)["x"].tolist() == [2.0, 2.0]
 
 
-def test_a_run_ends_with_a_picture_of_its_curves(straight: Path) -> None:
+def test_a_run_ends_with_a_plot_of_its_learning_curves(straight: Path) -> None:
     assert (straight / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -250,7 +252,7 @@ def test_low_precision_trains(tmp_path: Path) -> None:
         training.step([next(training.batches)], 0.0)
         gradients[precision] = torch.cat([p.grad.flatten() for p in training.parameters.values()])
     similar = torch.cosine_similarity(gradients["float32"], gradients["bfloat16"], dim=0)
-    assert 0.99 < similar < 1 - 1e-6  # alike, but really of another precision
+    assert 0.99 < similar < 1 - 1e-6  # similar, but not equal
 
 
 @pytest.mark.parametrize("name", ["translate/rnn", "translate/conv"])
@@ -264,10 +266,10 @@ def test_low_precision_trains_other_models_too(tmp_path: Path, name) -> None:
     assert training.state.step == 2
 
 
-def test_a_device_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_an_unavailable_device_is_reported(tmp_path: Path) -> None:
     if torch.cuda.is_available():
-        pytest.skip("this machine has a graphics card")
-    with pytest.raises(ValueError, match="device = cuda: this machine has none"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match="device = cuda is not available"):
         start(tmp_path / "run", "device=cuda")
 
 
@@ -286,10 +288,10 @@ def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
 
     training.validate = validate  # type: ignore[method-assign]
     training.train()
-    assert training.state.step == 4  # three validations, then a step that finds the minute over
+    assert training.state.step == 4  # three validations, then a step after which the minute is over
 
 
-def test_the_live_line_tells_the_last_bleu(tmp_path: Path) -> None:
+def test_the_progress_line_shows_the_last_bleu(tmp_path: Path) -> None:
     training, lines = start(tmp_path / "live"), []
     training.report.step = lambda _, text: lines.append(text)
     training.train()
@@ -298,7 +300,7 @@ def test_the_live_line_tells_the_last_bleu(tmp_path: Path) -> None:
     assert re.search(r"loss [\d.]+  valid loss [\d.]+  BLEU [\d.]+  [\d,]+ tokens/s", lines[first])
 
 
-def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path: Path) -> None:
+def test_a_gradient_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_path: Path) -> None:
     training = start(tmp_path / "nan")
     before = {name: p.detach().clone() for name, p in training.model.named_parameters()}
     weight = training.model.target_embedding.weight
@@ -306,11 +308,11 @@ def test_a_gradient_that_is_no_number_stops_the_run_before_it_does_harm(tmp_path
     with pytest.raises(ValueError, match=r"the gradient of step 0 is not a finite number"):
         training.train()
     assert all(torch.equal(p, before[name]) for name, p in training.model.named_parameters())
-    # of two batches that make a step
+    # two accumulated batches of four tensors
     assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 4
 
 
-def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_whose_replacement_was_interrupted_is_restored(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     older, newer = sorted((run / "checkpoints").iterdir())
@@ -319,12 +321,12 @@ def test_a_checkpoint_that_was_being_replaced_serves(straight: Path, tmp_path: P
     assert start(run).is_over
 
 
-def test_a_few_pairs_are_enough_to_begin_with(tmp_path: Path) -> None:
+def test_three_pairs_are_enough_to_train(tmp_path: Path) -> None:
     training = training_of(own_text(tmp_path, 3), Report(Console(quiet=True)))
     assert len(training.task.valid_pairs) == 1
 
 
-def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
+def test_the_numbers_of_kept_and_dropped_pairs_are_in_the_log(tmp_path: Path) -> None:
     own = own_text(tmp_path, 60)
     with (tmp_path / "mine.tsv").open("a") as file:
         file.write(f"{'word ' * 200}\tword\nword\t\n")
@@ -336,7 +338,7 @@ def test_what_became_of_the_pairs_is_in_the_log(tmp_path: Path) -> None:
     ]
 
 
-def test_sentences_longer_than_the_model_can_take_are_told_before_training(tmp_path: Path) -> None:
+def test_sentences_longer_than_the_context_are_reported_before_training(tmp_path: Path) -> None:
     changes = ["model.positions=learned", "model.context=4"]
-    with pytest.raises(ValueError, match=r"a text has \d+ tokens, end token included, more than the model takes, 4"):
+    with pytest.raises(ValueError, match=r"a text has \d+ tokens, end token included, but the model's limit is 4"):
         training_of(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))

@@ -44,12 +44,12 @@ def test_a_quota_of_the_old_cgroups_limits_threads(groups: Path, time, threads) 
 
 
 @pytest.mark.usefixtures("groups")
-def test_threads_that_were_asked_for_are_not_raised(monkeypatch) -> None:
+def test_a_lower_number_of_threads_is_respected(monkeypatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert machine.threads() == 1
 
 
-def test_memory_is_what_a_container_allows(groups: Path) -> None:
+def test_memory_is_limited_by_the_container(groups: Path) -> None:
     whole = machine.memory()
     write(groups / "own", "0::/")
     write(groups / "groups/memory.max", "1000000")
@@ -59,7 +59,7 @@ def test_memory_is_what_a_container_allows(groups: Path) -> None:
     assert 0 < machine.free_memory() <= whole
 
 
-def test_without_sysconf_and_affinity_memory_is_not_known_and_all_processors_count(monkeypatch) -> None:
+def test_without_sysconf_and_affinity_memory_is_unknown_and_all_processors_count(monkeypatch) -> None:
     for name in ("sysconf", "sysconf_names", "sched_getaffinity"):  # as on Windows
         monkeypatch.delattr(os, name)
     assert (machine.memory(), machine.free_memory()) == (0, 0)

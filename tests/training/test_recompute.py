@@ -1,4 +1,4 @@
-"""Layers that run again in the backward pass give the same gradients, to the bit."""
+"""Gradient checkpointing: layers that run again in the backward pass give bit-identical gradients."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ CONFIGS = {
 
 
 def trained(config: Config, again: bool) -> dict[str, torch.Tensor]:
-    """The gradients and buffers of a model after two batches, and the random numbers that come next."""
+    """The gradients and buffers of a model after two batches, and the next random numbers."""
     torch.manual_seed(1)
     model = config.build()
     if again:
@@ -48,7 +48,7 @@ def test_gradients_running_means_and_random_numbers_are_the_same(name) -> None:
     assert all(torch.equal(got[key], tensor) for key, tensor in expected.items())
 
 
-def test_layers_run_twice_and_keep_less() -> None:
+def test_layers_run_twice_and_store_fewer_activations() -> None:
     kept = {}
     for again in (False, True):
         layer, sizes, runs = nn.Sequential(nn.Linear(8, 800), nn.ReLU(), nn.Linear(800, 8)), [], []
@@ -82,7 +82,7 @@ class Listed(nn.Module):
 
 
 @pytest.mark.parametrize("kind", ["repeated", "listed three times"])
-def test_a_layer_that_runs_three_times_runs_three_times_again(kind) -> None:
+def test_a_layer_that_runs_three_times_is_recomputed_three_times(kind) -> None:
     gradients = []
     for again in (False, True):
         torch.manual_seed(1)
@@ -100,7 +100,9 @@ def test_a_layer_that_runs_three_times_runs_three_times_again(kind) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def test_a_run_may_change_to_it_and_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_run_may_switch_gradient_checkpointing_on_and_off_and_ends_with_the_same_bits(
+    straight: Path, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     finish(run, "train.recompute=true")
     assert weights(run) == weights(straight)

@@ -1,4 +1,4 @@
-"""Whose folder is it? A run begins and goes on where it is its own only."""
+"""A run starts and resumes only in a folder of its own."""
 
 import shutil
 from pathlib import Path
@@ -14,73 +14,73 @@ from runs import own_text, start, weights
 
 def test_a_run_of_another_recipe_is_left_alone(straight: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"holds a run of another recipe \(other: model\.width, seed\)|\(other: seed, model"
+        ValueError, match=r"contains a run of another recipe \(different: model\.width, seed\)|\(different: seed, model"
     ):
         start(straight, "model.width=32", "seed=2")
 
 
-def test_an_attempt_that_came_to_nothing_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_can_be_replaced(tmp_path: Path) -> None:
     start(tmp_path / "run", "tokenizer.vocab_size=290")
     assert start(tmp_path / "run", "model.width=32").task.target.vocab_size == 300
 
 
-def test_a_damaged_recipe_is_named(straight: Path, tmp_path: Path) -> None:
+def test_a_damaged_recipe_is_reported(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     (run / "recipe.toml").write_text("")
-    with pytest.raises(ValueError, match=r"recipe\.toml: of another version of Regard, or damaged"):
+    with pytest.raises(ValueError, match=r"recipe\.toml was written by another version of Regard, or is damaged"):
         start(run)
 
 
 def test_a_model_s_folder_is_not_taken_for_a_run(straight: Path, tmp_path: Path) -> None:
     shutil.copytree(straight / "model", tmp_path / "model")
-    with pytest.raises(ValueError, match="is a model's folder, not a run's; choose another folder with run="):
+    with pytest.raises(ValueError, match="is a model folder, not a run folder; choose another folder with run="):
         start(tmp_path / "model")
     assert library.load(str(tmp_path / "model"))
 
 
-def test_a_folder_with_files_that_are_not_of_a_run_is_left_alone(straight: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(straight: Path, tmp_path: Path) -> None:
     shutil.copytree(straight / "model", tmp_path / "work" / "model")
-    with pytest.raises(ValueError, match="holds files that are not of a run, and they are left alone"):
+    with pytest.raises(ValueError, match="contains files that do not belong to a run"):
         start(tmp_path / "work")
     assert weights(tmp_path / "work", "model") == weights(straight, "model")
 
 
-def test_files_of_ones_own_with_our_names_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_with_the_names_of_run_files_are_left_alone(tmp_path: Path) -> None:
     names = ("text.json", "log.jsonl", "recipe.toml", "tokenizer_words.json", "curves.png", "tokenizer.json")
     for name in names:
         (tmp_path / name).write_text("mine")
-    with pytest.raises(ValueError, match=r"recipe\.toml: of another version of Regard, or damaged"):
+    with pytest.raises(ValueError, match=r"recipe\.toml was written by another version of Regard, or is damaged"):
         start(tmp_path)
     (tmp_path / "recipe.toml").unlink()
-    with pytest.raises(ValueError, match="holds files that are not of a run"):
+    with pytest.raises(ValueError, match="contains files that do not belong to a run"):
         start(tmp_path)
     assert all((tmp_path / name).read_text() == "mine" for name in names if name != "recipe.toml")
 
 
-def test_a_finished_run_without_checkpoints_is_not_begun_anew(straight: Path, tmp_path: Path) -> None:
+def test_a_finished_run_without_checkpoints_is_not_started_again(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(ValueError, match="holds a finished run without the checkpoints to go on from"):
+    with pytest.raises(ValueError, match="contains a finished run without checkpoints to resume from"):
         start(run)
     shutil.rmtree(run / "last")
-    with pytest.raises(ValueError, match="holds a run of another recipe"):
+    with pytest.raises(ValueError, match="contains a run of another recipe"):
         start(run, "seed=2")
     assert weights(run, "model") == weights(straight, "model")
 
 
-def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(straight: Path, tmp_path: Path) -> None:
+def test_if_all_checkpoints_are_damaged_nothing_is_overwritten(straight: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(straight, run)
     for path in run.glob("checkpoints/*/tensors.safetensors"):
         path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="no checkpoint of .* is whole; to begin anew, remove the folder"):
+    with pytest.raises(ValueError, match="all checkpoints of .* are damaged; to start again, remove the folder"):
         start(run)
     assert weights(run, "model") == weights(straight, "model")
 
 
-def test_text_that_has_changed_under_a_run_is_told(tmp_path: Path) -> None:
+def test_changed_training_data_are_reported(tmp_path: Path) -> None:
     training_of(own_text(tmp_path, 60), Report(Console(quiet=True))).train()
-    with pytest.raises(ValueError, match="the text that .* is trained on has changed since it began"):
+    with pytest.raises(ValueError, match="the training data of .* have changed since it started"):
         training_of(own_text(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))

@@ -28,7 +28,7 @@ def test_the_schedules_in_the_middle(schedule, expected) -> None:
     assert learning_rate(config, 400, 0.4) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_cooldown_is_the_last_share_of_any_budget() -> None:
+def test_the_cooldown_is_the_last_fraction_of_any_budget() -> None:
     config = TrainConfig(minutes=5, schedule="constant", warmup=0, learning_rate=1.0, cooldown=0.25)
     assert [learning_rate(config, 7, p) for p in (0.5, 0.75, 0.875, 1.0)] == pytest.approx([1, 1, 0.5, 0])
 

@@ -1,4 +1,4 @@
-"""Whatever is trained goes through the same loop: it learns, and it goes on to the bit."""
+"""All tasks use the same training loop: they learn, and resumed runs are bit-identical."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def data(tmp_path_factory) -> Path:
     """Documents, a task of GLUE, and tagged sentences of one small language."""
     folder = tmp_path_factory.mktemp("data")
     for number, noun in enumerate(NOUNS):
-        # each document is about somebody
+        # each document is about one noun
         text = " ".join(f"The {noun} {VERBS[i % 4]} the {ENDS[i // 4 % 4]}." for i in range(number, number + 64))
         (folder / f"{noun}.txt").write_text(text)
     (folder / "SST-2").mkdir()
@@ -76,19 +76,19 @@ def pretrained(data: Path, tmp_path_factory) -> Path:
     return run
 
 
-def test_pretraining_learns_to_guess_words(pretrained: Path) -> None:
+def test_pretraining_learns_to_predict_masked_words(pretrained: Path) -> None:
     values = [line for line in log(pretrained) if "valid_loss" in line]
-    assert values[-1]["valid_mlm_loss"] < 2  # of about 40 pieces, seven or fewer are left to choose from
+    assert values[-1]["valid_mlm_loss"] < 2  # perplexity of about 7, of a vocabulary of about 40 subwords
     assert values[-1]["valid_loss"] == pytest.approx(values[-1]["valid_mlm_loss"] + values[-1]["valid_nsp_loss"])
     metrics = next(line for line in log(pretrained) if "mlm_accuracy" in line)
     assert metrics["loss"] == pytest.approx(metrics["mlm_loss"] + metrics["nsp_loss"])
-    guesser = regard.load(str(pretrained))
-    assert isinstance(guesser, MaskFiller)
-    ((best, *_),) = guesser.fill("the dog [MASK] the bread.")
+    filler = regard.load(str(pretrained))
+    assert isinstance(filler, MaskFiller)
+    ((best, *_),) = filler.fill("the dog [MASK] the bread.")
     assert best.word in VERBS
 
 
-def test_pretraining_goes_on_to_the_bit(data: Path, tmp_path: Path) -> None:
+def test_resumed_pretraining_is_bit_identical(data: Path, tmp_path: Path) -> None:
     changes = [
         *SMALL,
         f"data.text={data}/*.txt",
@@ -113,7 +113,7 @@ def test_pretraining_goes_on_to_the_bit(data: Path, tmp_path: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_a_pretrained_model_is_fine_tuned_with_a_new_head(data: Path, pretrained: Path, tmp_path: Path) -> None:
     changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=1e-30"]
     training = start("bert/glue", tmp_path / "run", *changes, "train.steps=1", "data.max_length=16")
     training.train()
@@ -125,7 +125,7 @@ def test_a_pretrained_model_is_tuned_with_a_new_head(data: Path, pretrained: Pat
 
 
 @pytest.mark.parametrize("name", ["bert/glue", "bert/tag"])
-def test_texts_are_cut_to_what_a_model_to_begin_with_can_take(pretrained: Path, tmp_path: Path, name) -> None:
+def test_texts_are_truncated_to_the_context_of_an_initial_model(pretrained: Path, tmp_path: Path, name) -> None:
     text = "the dog saw the fish " * 60
     (tmp_path / "SST-2").mkdir()
     for split in ("train", "dev"):
@@ -142,14 +142,14 @@ def test_texts_are_cut_to_what_a_model_to_begin_with_can_take(pretrained: Path, 
     assert training.batches.examples.max_length == training.model.limit < len(text.split())
 
 
-def test_a_task_of_glue_is_a_run_of_its_own(pretrained: Path) -> None:
+def test_each_glue_task_has_its_own_run_folder(pretrained: Path) -> None:
     assert read("bert/glue", ["task=sst2", f"model.init={pretrained}"]).run == "runs/sst2"
     assert read("bert/glue", ["task=sst2", "run=runs/other"]).run == "runs/other"
     with pytest.raises(ConfigError, match=r"model\.head: is what the data ask for; leave it out"):
         read("bert/pretrain", ["model.head.pooled=false"])
 
 
-def test_pretraining_goes_on_from_a_model_that_was_not_asked_the_second_question(
+def test_nsp_pretraining_can_be_initialised_from_a_model_without_an_nsp_head(
     data: Path, pretrained: Path, tmp_path: Path
 ) -> None:
     changes = [f"data.text={data}/*.txt", "data.max_length=32", "train.steps=1", "train.learning_rate=1e-30"]
@@ -166,7 +166,7 @@ def test_pretraining_goes_on_from_a_model_that_was_not_asked_the_second_question
     assert not torch.allclose(old["head.next.weight"], both["head.next.weight"], atol=1e-6)
 
 
-def test_a_model_to_begin_with_that_has_changed_is_noticed(data: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_a_changed_initial_model_is_noticed(data: Path, pretrained: Path, tmp_path: Path) -> None:
     shutil.copytree(pretrained / "model", tmp_path / "model")
     changes = [
         "task=sst2",
@@ -179,11 +179,11 @@ def test_a_model_to_begin_with_that_has_changed_is_noticed(data: Path, pretraine
     other = {name: tensor + 1 for name, tensor in load_file(tmp_path / "model/model.safetensors").items()}
     contents = library.read(str(tmp_path / "model"))
     library.save(tmp_path / "model", contents.config, other, contents.codecs, "")
-    with pytest.raises(ValueError, match="has changed since it began"):
+    with pytest.raises(ValueError, match="have changed since it started"):
         start("bert/glue", tmp_path / "run", *changes)
 
 
-def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_path: Path) -> None:
+def test_the_padding_token_of_a_vocabulary_file_may_have_any_id(data: Path, tmp_path: Path) -> None:
     tokens = ["[MASK]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", *NOUNS, *VERBS, *ENDS, "the", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     vocabulary = [f"tokenizer.vocabulary={tmp_path}/vocab.txt", "train.steps=1"]
@@ -201,7 +201,7 @@ def test_the_vocabulary_of_a_file_may_have_its_padding_anywhere(data: Path, tmp_
 
 
 @pytest.mark.parametrize("name", ["bert/glue", "tag/rnn"])
-def test_whatever_is_trained_goes_on_to_the_bit(data: Path, pretrained: Path, tmp_path: Path, name) -> None:
+def test_a_resumed_run_of_any_task_is_bit_identical(data: Path, pretrained: Path, tmp_path: Path, name) -> None:
     if name == "bert/glue":
         changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "data.max_length=16"]
     else:
@@ -214,7 +214,7 @@ def test_whatever_is_trained_goes_on_to_the_bit(data: Path, pretrained: Path, tm
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_a_tagger_for_other_tags_begins_with_all_but_its_answers(data: Path, tmp_path: Path) -> None:
+def test_a_tagger_for_other_tags_is_initialised_except_for_its_output_layer(data: Path, tmp_path: Path) -> None:
     files = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
     start("tag/rnn", tmp_path / "one", *files, "train.steps=1").train()
     text = (data / "tags.conllu").read_text().replace("NOUN", "THING")
@@ -227,7 +227,7 @@ def test_a_tagger_for_other_tags_begins_with_all_but_its_answers(data: Path, tmp
     assert not torch.allclose(one["output.weight"], two["output.weight"], atol=1e-5)
 
 
-def test_what_is_told_is_a_mean_over_its_own_things() -> None:
+def test_a_metric_is_a_mean_over_its_own_units() -> None:
     tally = Tally()
     for texts, tokens, loss in ((1, 100, 4.0), (3, 10, 3.0)):
         tally.counts.update({"texts": texts, "tokens": tokens})
@@ -235,7 +235,7 @@ def test_what_is_told_is_a_mean_over_its_own_things() -> None:
     assert tally.means() == {"loss": 7 / 4}
 
 
-def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_a_fine_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) -> None:
     changes = ["task=sst2", f"data.folder={data}", f"model.init={pretrained}", "train.learning_rate=3e-3"]
     start(
         "bert/glue", tmp_path / "run", *changes, "train.epochs=20", "train.warmup=5", "train.validate_every=20"
@@ -249,14 +249,14 @@ def test_a_tuned_model_classifies(data: Path, pretrained: Path, tmp_path: Path) 
     ]
 
 
-def test_numbers_are_learnt_too(data: Path, tmp_path: Path) -> None:
+def test_regression_is_learned(data: Path, tmp_path: Path) -> None:
     changes = ["task=stsb", f"data.folder={data}", *SMALL, "train.learning_rate=3e-3", "train.warmup=5"]
     start("bert/glue", tmp_path / "run", *changes, "train.epochs=30", "train.validate_every=30").train()
     assert max(line["valid_pearson"] for line in log(tmp_path / "run") if "valid_pearson" in line) > 0.8
 
 
 @pytest.mark.parametrize(("name", "kind"), [("bert/tag", PieceTagger), ("tag/rnn", WordTagger)])
-def test_tags_are_learnt(data: Path, tmp_path: Path, name, kind) -> None:
+def test_tags_are_learned(data: Path, tmp_path: Path, name, kind) -> None:
     files = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
     small = SMALL if name == "bert/tag" else ["model.width=32"]
     changes = ["train.learning_rate=3e-3", "train.warmup=5", "train.epochs=40", "train.validate_every=40"]
@@ -266,7 +266,7 @@ def test_tags_are_learnt(data: Path, tmp_path: Path, name, kind) -> None:
     assert tagger.tag([["the", "cat", "fed", "the", "rice"]]) == [["DET", "NOUN", "VERB", "DET", "NOUN"]]
 
 
-def test_a_text_that_changed_is_noticed(data: Path, tmp_path: Path) -> None:
+def test_a_changed_text_is_noticed(data: Path, tmp_path: Path) -> None:
     text = tmp_path / "a"
     text.mkdir()
     for path in data.glob("*.txt"):
@@ -274,11 +274,11 @@ def test_a_text_that_changed_is_noticed(data: Path, tmp_path: Path) -> None:
     changes = [*SMALL, f"data.text={text}", "data.max_length=32", "train.steps=1"]
     start("bert/pretrain", tmp_path / "run", *changes).train()
     (text / "dog.txt").write_text("Something else. " * 40)
-    with pytest.raises(ValueError, match="has changed since it began"):
+    with pytest.raises(ValueError, match="have changed since it started"):
         start("bert/pretrain", tmp_path / "run", *changes)
 
 
-def test_a_table_of_ones_own_is_learnt_from(tmp_path: Path) -> None:
+def test_a_custom_table_is_learned_from(tmp_path: Path) -> None:
     rows = [f"the {n} {v},{'pet' if n in NOUNS[:2] else 'man'}" for n in NOUNS for v in VERBS]
     (tmp_path / "own.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     files = [f"data.train={tmp_path}/own.csv", f"data.valid={tmp_path}/own.csv"]
@@ -288,12 +288,12 @@ def test_a_table_of_ones_own_is_learnt_from(tmp_path: Path) -> None:
 
 
 def test_texts_longer_than_the_model_are_refused_at_the_start(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="more than the model takes, 16; lower data.max_length"):
+    with pytest.raises(ValueError, match="but the model's limit is 16; lower data.max_length"):
         start("bert/pretrain", tmp_path / "run", *SMALL, f"data.text={data}/*.txt", "model.context=16")
 
 
-def test_positions_that_are_never_trained_are_told_of(data: Path, tmp_path: Path) -> None:
+def test_positions_that_are_never_trained_are_reported(data: Path, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     recipe = read("bert/pretrain", [*SMALL, f"run={tmp_path}/run", f"data.text={data}/*.txt", "data.max_length=32"])
     training_of(recipe, Report(console))
-    assert "positions from 32 to 127 are never trained; set model.context=32" in console.file.getvalue()
+    assert "positions 32 to 127 are never trained; set model.context=32" in console.file.getvalue()

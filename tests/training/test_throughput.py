@@ -16,19 +16,19 @@ PACE = {"epoch": 40.5, "step": 2.0, "validation": 30.0, "checkpoint": 10.0}
     ("budget", "steps"),
     [({"steps": 95}, 95), ({"epochs": 2}, 81), ({"epochs": 2, "steps": 50}, 50), ({"steps": 95, "minutes": 3.5}, 30)],
 )
-def test_a_run_takes_what_its_first_budget_allows_and_its_validations_and_checkpoints(budget, steps) -> None:
+def test_a_forecast_covers_the_first_budget_with_validations_and_checkpoints(budget, steps) -> None:
     # a step takes 2 s, every tenth is followed by a validation of 30, every fifth by a checkpoint of 10
     found = forecast(TrainConfig(**budget, validate_every=10, checkpoint_every=5), **PACE)
     assert found.steps == steps
     assert found.seconds == steps * 2 + -(-steps // 10) * 30 + -(-steps // 5) * 10
 
 
-def test_a_prediction_is_judged_by_the_time_of_a_step() -> None:
+def test_the_prediction_error_is_measured_per_step() -> None:
     assert Forecast(100, 60.0).error(100, 66.0) == pytest.approx(0.1)
     assert Forecast(100, 60.0).error(50, 27.0) == pytest.approx(-0.1)  # stopped early, but faster
 
 
-def test_a_meter_counts_the_first_steps_and_times_those_after_the_warm_up(monkeypatch) -> None:
+def test_the_first_steps_are_counted_and_those_after_the_warm_up_are_timed(monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr("regard.training.throughput.time.perf_counter", lambda: now[0])
     throughput, products = Throughput(limit=1e6), torch.ones(10, 10)
@@ -47,7 +47,7 @@ def test_a_meter_counts_the_first_steps_and_times_those_after_the_warm_up(monkey
     assert throughput.utilisation(tokens_per_second=250) == 0.1
 
 
-def test_the_log_tells_use_memory_and_how_far_off_the_prediction_was(tmp_path: Path, monkeypatch) -> None:
+def test_utilisation_memory_and_prediction_error_are_logged(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("regard.training.loop.LOG_EVERY", 5)
     monkeypatch.setattr("regard.training.loop.PREDICTED_AFTER", 8)
     training, target = start(tmp_path / "run"), []
@@ -70,7 +70,7 @@ def test_the_log_tells_use_memory_and_how_far_off_the_prediction_was(tmp_path: P
     )
 
 
-def test_a_run_that_goes_on_remembers_the_prediction(tmp_path: Path, monkeypatch) -> None:
+def test_a_resumed_run_remembers_the_prediction(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("regard.training.loop.PREDICTED_AFTER", 5)
     training = start(tmp_path / "run", "train.checkpoint_every=6", "train.steps=6")
     training.train()

@@ -1,15 +1,15 @@
-"""The parts every model is made of. They need torch and nothing else.
+"""Building blocks of all models. They depend on torch only.
 
-Names end in their shape, one letter a dimension, the same letters in the whole project:
+Tensor names end in their shape, one letter per dimension, with the same letters in the whole project:
 
     B batch            H heads               V vocabulary
     T query length     K head width          P patches
-    S key length       D width               M width of the memory, where it is not D
+    S key length       D width               M width of the memory, if it differs from D
     L layers           F feed-forward width  E any other width
-    N tokens of a batch in a row             W width of a beam
-                                             A width in which additive scores are formed
+    N tokens of a batch, flattened           W beam width
+                                             A width of additive scores
                                              C channels of a convolution
 
-A `1` is a dimension that broadcasts, another digit one of that size. Masks are named for what True means:
+A `1` is a dimension that broadcasts; any other digit is its size. Masks are named for what True means:
 `allowed_BHTS`, `is_padding_BS`.
 """

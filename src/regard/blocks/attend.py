@@ -1,12 +1,12 @@
 """The attention core: Attention(Q, K, V) = softmax(Q Kᵀ · scale) V  (Vaswani et al. 2017, eq. 1).
 
-This is the only place where softmax meets scores. `attend` takes the fastest way: torch's fused kernel, which never
-forms the weights, or, for few keys on a CPU, batches of small products. `attend_explicitly` gives the weights, too;
-`weigh` serves scores that are not dot products. All agree in outputs and gradients. A query that may see nothing gets
-zeros, not NaN.
+This is the only place where softmax is applied to scores. `attend` uses the fastest implementation: torch's fused
+kernel, which never materialises the weights, or, for few keys on a CPU, batched small matrix products.
+`attend_explicitly` also returns the weights; `weigh` is for scores that are not dot products. All agree in outputs and
+gradients. A query whose keys are all masked gets zeros, not NaN.
 
-Models hold the core as a module, an `AttentionCore`, because torch's hooks on it are how `capture` looks at attention
-and `intervene` changes it.
+Models hold the core as a module, an `AttentionCore`, because `capture` reads attention and `intervene` changes it by
+means of torch's forward hooks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,18 +28,18 @@ FEW = 128  # keys; with more, the fused kernel is as fast and needs less memory
 def attend(
     query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """What each query finds, without a look at the weights. `scale` is 1/√K unless given."""
+    """The attention output of each query, without the weights. `scale` defaults to 1/√K."""
     check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
     if _are_few(query_BHTK, key_BHSK):
         scale = query_BHTK.size(-1) ** -0.5 if scale is None else scale
         return cast(Tensor, _FewKeys.apply(query_BHTK, key_BHSK, value_BHSE, allowed, scale))  # type: ignore[no-untyped-call]
-    if allowed is not None and masks.is_causal(allowed):  # the kernel then leaves out what is not seen
+    if allowed is not None and masks.is_causal(allowed):  # the kernel then skips the masked half
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, is_causal=True, scale=scale)
     return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=allowed, scale=scale)
 
 
 def _are_few(query_BHTK: Tensor, key_BHSK: Tensor) -> bool:
-    """Whether small products are faster than the kernel; not while a graph is exported, which has no place for them."""
+    """Whether small products are faster than the fused kernel; never during tracing, which cannot export them."""
     (batch, _, queries, _), keys = query_BHTK.shape, key_BHSK.size(2)
     is_worth_it = _is_plain(query_BHTK) and batch > 1 and queries > 1 and keys <= FEW
     return is_worth_it and not torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
@@ -52,7 +52,7 @@ def _is_plain(x: Tensor) -> bool:
 
 
 class _FewKeys(torch.autograd.Function):
-    """Attention with its weights kept for the backward pass, as products of N = B · H small matrices."""
+    """Attention as batched products of N = B · H small matrices; the weights are saved for the backward pass."""
 
     @staticmethod
     def forward(
@@ -102,10 +102,10 @@ def _weights(query_NTK: Tensor, key_NSK: Tensor, hidden: Tensor | None, scale: f
 def attend_searching(
     query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, hidden: Tensor | None, scale: float
 ) -> Tensor:
-    """The same as `attend` for the few queries of a search, without a gradient and without checks.
+    """Same as `attend` for the few queries of a decoding step, without gradients and without checks.
 
     Args:
-        hidden: 0 where a key is seen and -inf elsewhere, or None; each query sees a key.
+        hidden: 0 where a key may be seen and -inf elsewhere, or None; each query must see at least one key.
     """
     if len(query_BHTK) == 1 or not _is_plain(query_BHTK):
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=hidden, scale=scale)
@@ -117,10 +117,10 @@ def attend_searching(
 def attend_explicitly(
     query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same as `attend`, step by step, and the weights with it."""
+    """Same as `attend`, computed step by step; returns the output and the weights."""
     check_attend(query_BHTK, key_BHSK, value_BHSE, allowed)
     dtype, scale = query_BHTK.dtype, query_BHTK.size(-1) ** -0.5 if scale is None else scale
-    if dtype in (torch.float16, torch.bfloat16):  # like the fused kernel, which sums in float32
+    if dtype in (torch.float16, torch.bfloat16):  # like the fused kernel, which accumulates in float32
         query_BHTK, key_BHSK, value_BHSE = query_BHTK.float(), key_BHSK.float(), value_BHSE.float()
     scores_BHTS = query_BHTK @ key_BHSK.mT * scale
     found_BHTE, weights_BHTS = weigh(scores_BHTS, value_BHSE, allowed)
@@ -128,7 +128,7 @@ def attend_explicitly(
 
 
 def weigh(scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Softmax of the scores over what may be seen, the sum of the values by these weights, and the weights."""
+    """Masked softmax of the scores, then the weighted sum of the values; returns the sum and the weights."""
     expect("scores", scores_BHTS, "batch", "heads", "queries", "keys")
     batch, heads, queries, keys = scores_BHTS.shape
     expect("value", value_BHSE, batch, heads, keys, "width")
@@ -136,14 +136,14 @@ def weigh(scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None
     if allowed is None:
         weights_BHTS = scores_BHTS.softmax(-1)
     else:
-        # the lowest finite number, not -inf: in a row that sees nothing, softmax of -inf is NaN, and so is its gradient
+        # the lowest finite number, not -inf: in a fully masked row, softmax of -inf is NaN, and so is its gradient
         lowest = torch.finfo(scores_BHTS.dtype).min
         weights_BHTS = scores_BHTS.masked_fill(~allowed, lowest).softmax(-1).masked_fill(~allowed, 0.0)
     return weights_BHTS @ value_BHSE, weights_BHTS
 
 
 def check_attend(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None) -> None:
-    """Raises `ValueError` where shapes do not fit together."""
+    """Raises `ValueError` if the shapes do not match."""
     expect("query", query_BHTK, "batch", "heads", "queries", "width")
     batch, heads, queries, width = query_BHTK.shape
     expect("key", key_BHSK, batch, heads, "keys", width)
@@ -163,13 +163,13 @@ def check_allowed(allowed: Tensor | None, full: tuple[int, int, int, int]) -> No
 
 
 class AttentionCore(nn.Module):
-    """Attention as a module, so that hooks can see and change what goes in and comes out.
+    """Attention as a module, so that hooks can read and change its inputs and outputs.
 
-    All its arguments are positional. Its output is what the heads find, BHTE, or a tuple that begins with it. What
-    `capture`, `intervene` and a walk need to know, it tells of itself.
+    All its arguments are positional. Its output is that of the heads, BHTE, or a tuple that starts with it. Its methods
+    provide what `capture`, `intervene` and a walk need.
 
     Args:
-        scaled: its scores are dot products, which a scale multiplies.
+        scaled: whether its scores are dot products multiplied by a scale.
     """
 
     def __init__(self, heads: int, *, scaled: bool) -> None:
@@ -177,25 +177,25 @@ class AttentionCore(nn.Module):
         self.heads, self.scaled = heads, scaled
 
     def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
-        """How many queries ask and how many keys there are in a call with these arguments."""
+        """The number of queries and of keys in a call with these arguments."""
         raise NotImplementedError
 
     def weights(
         self, args: tuple[Any, ...], output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
     ) -> Tensor:
-        """The weights of a call, BHTS, of these heads and queries and no others; None: of all."""
+        """The weights of a call, BHTS, for these heads and queries only; None: for all."""
         raise NotImplementedError
 
     def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call in which everything may be seen."""
+        """The same arguments without a mask."""
         raise NotImplementedError
 
     def unscaled(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call in which scores are not scaled; only asked for if `scaled`."""
+        """The same arguments without scaling; only called if `scaled`."""
         raise NotImplementedError
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """What a walk shows: queries, keys and values as far as it has them, scores, mask, softmax, weighted sum."""
+        """The operations a walk shows: queries, keys and values if it has them, scores, mask, softmax, weighted sum."""
         raise NotImplementedError
 
 
@@ -208,7 +208,7 @@ class Attend(AttentionCore):
     def forward(
         self, query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float, /
     ) -> Tensor:
-        """What each query finds."""
+        """The attention output of each query."""
         return attend(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
 
     def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
@@ -219,10 +219,10 @@ class Attend(AttentionCore):
     def weights(
         self, args: tuple[Any, ...], _output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
     ) -> Tensor:
-        """Computed from what went in, because the fused kernel does not give them."""
+        """Recomputed from the inputs, because the fused kernel does not return them."""
         query, key, value, allowed, scale = args
         allowed = None if allowed is None else _chosen(allowed, heads, rows)
-        nothing = _chosen(value, heads, None)[..., :0]  # only the weights are wanted, not what they find
+        nothing = _chosen(value, heads, None)[..., :0]  # only the weights are needed, not the output
         return attend_explicitly(_chosen(query, heads, rows), _chosen(key, heads, None), nothing, allowed, scale)[1]
 
     def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -254,7 +254,7 @@ class Weigh(AttentionCore):
     def forward(
         self, scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None, scale: float | None, /
     ) -> tuple[Tensor, Tensor]:
-        """What each query finds, and the weights."""
+        """The attention output of each query, and the weights."""
         return weigh(_scaled(scores_BHTS, scale), value_BHSE, allowed)
 
     def queries_and_keys(self, args: tuple[Any, ...]) -> tuple[int, int]:
@@ -265,7 +265,7 @@ class Weigh(AttentionCore):
     def weights(
         self, _args: tuple[Any, ...], output: Any, heads: Sequence[int] | None, rows: Sequence[int] | None, /
     ) -> Tensor:
-        """Those of the output."""
+        """The weights in the output."""
         return _chosen(output[1], heads, rows).clone()
 
     def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -288,7 +288,7 @@ class Weigh(AttentionCore):
 def weighing(
     scores_BHTS: Tensor, allowed: Tensor | None, weights_BHTS: Tensor, found_BHTE: Tensor
 ) -> Iterator[Operation]:
-    """What `weigh` does: mask, softmax, weighted sum."""
+    """The operations of `weigh`: mask, softmax, weighted sum."""
     is_masked = allowed is not None and not bool(allowed.all())
     line = f"weights_BHTS = scores_BHTS.{'masked_fill' if is_masked else 'softmax'}("
     if is_masked:
@@ -304,7 +304,7 @@ def _scaled(scores_BHTS: Tensor, scale: float | None) -> Tensor:
 
 
 def _chosen(x_BHTS: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
-    """The heads and rows asked for; a dimension that broadcasts stays as it is."""
+    """The selected heads and rows; a dimension that broadcasts is left unchanged."""
     if heads is not None and x_BHTS.size(1) > 1:
         x_BHTS = x_BHTS[:, heads]
     if rows is not None and x_BHTS.size(2) > 1:

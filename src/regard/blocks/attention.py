@@ -1,7 +1,7 @@
-"""Multi-head attention: heads that each ask, look and answer in their own K dimensions, joined by W_O.
+"""Multi-head attention: each head attends in its own K dimensions; W_O joins the heads.
 
 MultiHead(x, memory) = Concat(head_1, ..., head_H) W_O,  head_i = Attention(x W_Q_i, memory W_K_i, memory W_V_i)
-(Vaswani et al. 2017, section 3.2.2). Without a memory, x looks at itself.
+(Vaswani et al. 2017, section 3.2.2). Without a memory, this is self-attention: x attends to itself.
 """
 
 from collections.abc import Iterator
@@ -21,32 +21,32 @@ Score = Literal["dot", "scaled_dot"]
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of a sequence, ready to be looked at."""
+    """Projected keys and values of a sequence."""
 
     key_BHSK: Tensor
     value_BHSK: Tensor
 
     def reorder(self, index_B: Tensor) -> "KeyValue":
-        """Keys and values of the sentences that `index_B` names."""
+        """Keys and values of the sentences `index_B`."""
         return KeyValue(*(x.index_select(0, index_B) for x in self))
 
 
 @dataclass(frozen=True)
 class CrossAttentionMemory:
-    """What the layers of a decoder see of the sentences that it translates."""
+    """Keys and values of the source sentences for each layer of a decoder."""
 
     layers: tuple[KeyValue, ...]
     allowed: Tensor
     sentence_B: Tensor
-    """The number of each row's sentence; rows of one sentence see the same."""
+    """The index of each row's sentence; rows of the same sentence share its keys and values."""
 
     @classmethod
     def of(cls, layers: tuple[KeyValue, ...], allowed: Tensor) -> "CrossAttentionMemory":
-        """A memory with one row for each sentence."""
+        """A memory with one row per sentence."""
         return cls(layers, allowed, torch.arange(len(allowed), device=allowed.device))
 
     def reorder(self, index_B: Tensor) -> "CrossAttentionMemory":
-        """The memory of the rows that `index_B` names: this one, where only rows of one sentence change places."""
+        """The memory of the rows `index_B`; itself, if rows only change places within their sentence."""
         sentence_B = self.sentence_B[index_B]
         if torch.equal(sentence_B, self.sentence_B):
             return self
@@ -56,7 +56,7 @@ class CrossAttentionMemory:
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens so far, in a buffer that doubles when it is full."""
+    """Key-value cache: keys and values of the tokens so far, in a buffer that doubles when it is full."""
 
     length: int = 0
     buffer: KeyValue | None = None
@@ -69,31 +69,31 @@ class Cache:
         expect("key", new.key_BHSK, batch, heads, "length", width)
         has_gradient = new.key_BHSK.requires_grad
         if has_gradient or stop > capacity:
-            # what has a gradient may not be written over, so that there is no use in leaving room after it
-            room = 0 if has_gradient else stop
-            buffer = KeyValue(*(self._append(old, x, room) for old, x in zip(buffer, new, strict=True)))
+            # a tensor with a gradient must not be overwritten, so spare capacity would be useless
+            spare = 0 if has_gradient else stop
+            buffer = KeyValue(*(self._append(old, x, spare) for old, x in zip(buffer, new, strict=True)))
         else:
             for old_BHSK, x_BHTK in zip(buffer, new, strict=True):
                 old_BHSK[:, :, start:stop] = x_BHTK
         self.length, self.buffer = stop, buffer
         return KeyValue(*(x_BHSK[:, :, :stop] for x_BHSK in buffer))
 
-    def _append(self, old_BHSK: Tensor, x_BHTK: Tensor, room: int) -> Tensor:
+    def _append(self, old_BHSK: Tensor, x_BHTK: Tensor, spare: int) -> Tensor:
         batch, heads, _, width = x_BHTK.shape
-        return torch.cat((old_BHSK[:, :, : self.length], x_BHTK, x_BHTK.new_empty(batch, heads, room, width)), dim=2)
+        return torch.cat((old_BHSK[:, :, : self.length], x_BHTK, x_BHTK.new_empty(batch, heads, spare, width)), dim=2)
 
     def reorder(self, index_B: Tensor) -> "Cache":
-        """The cache of the sentences that `index_B` names."""
+        """The cache of the sentences `index_B`."""
         return Cache(self.length, self.buffer and self.buffer.reorder(index_B))
 
 
 class MultiHeadAttention(nn.Module):
-    """Queries from x; keys and values from a memory of any width, or from x itself.
+    """Queries from x; keys and values from a memory of any width (cross-attention) or from x (self-attention).
 
     Args:
-        out_width: width of the result, W_O being (width, out_width); `width` unless given.
+        out_width: output width, W_O being (width, out_width); default: `width`.
         score: "scaled_dot" divides the dot products by √K, "dot" does not.
-        rotary: turns queries and keys by their position; for self-attention only.
+        rotary: rotates queries and keys by their position; for self-attention only.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         if heads < 1 or width % heads:
-            raise ValueError(f"width {width} cannot be split among {heads} heads; choose a multiple of the heads")
+            raise ValueError(f"width {width} cannot be split into {heads} heads; choose a multiple of heads")
         expect_one_of("score", score, get_args(Score))
         memory_width = width if memory_width is None else memory_width
         self.width, self.memory_width, self.heads = width, memory_width, heads
@@ -128,13 +128,13 @@ class MultiHeadAttention(nn.Module):
         allowed: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """What x finds in the memory (a tensor, or what `remember` made of it), or in itself.
+        """Attention from x to the memory (a tensor, or the result of `remember`), or to x itself.
 
-        With a cache, x continues the tokens in it: x looks at them, too, and is added to them.
+        With a cache, x continues the cached tokens: it attends to them, too, and is appended to the cache.
         """
         expect("x", x_BTD, "batch", "length", self.width)
         if memory is not None and (cache is not None or self.rotary is not None):
-            raise ValueError("a cache and rotary positions are for self-attention; a memory needs neither")
+            raise ValueError("a cache and rotary positions are for self-attention; a memory takes neither")
         start = cache.length if cache else 0
         query_BHTK = self._split(self.query(x_BTD))
         if self.rotary is not None:
@@ -149,7 +149,7 @@ class MultiHeadAttention(nn.Module):
         return self.out(found_BHTK.transpose(1, 2).flatten(2))
 
     def remember(self, memory_BSM: Tensor, start: int = 0) -> KeyValue:
-        """Keys and values of a memory, so that many queries can share them; `start` is its first position."""
+        """Keys and values of a memory, computed once for many queries; `start` is its first position."""
         expect("memory", memory_BSM, "batch", "length", self.memory_width)
         key_BHSK = self._split(self.key(memory_BSM))
         if self.rotary is not None:
@@ -160,12 +160,12 @@ class MultiHeadAttention(nn.Module):
         return x_BTD.view(*x_BTD.shape[:2], self.heads, self.width // self.heads).transpose(1, 2)
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """Queries, keys and values, what the core makes of them, and W_O."""
+        """Queries, keys and values, the operations of the core, and W_O."""
         forward, remember = MultiHeadAttention.forward, MultiHeadAttention.remember
         query, keys, values, *attended = call.tell(self.attend)
         seen = "x_i" if len(call.args) < 2 or call.args[1] is None else "m_i"
-        straight_BHTK = self._split(call.of(self.query).output)
-        yield Operation("query", "q = W_Q x + b", straight_BHTK, (forward, "self._split(self.query("))
+        unrotated_BHTK = self._split(call.of(self.query).output)
+        yield Operation("query", "q = W_Q x + b", unrotated_BHTK, (forward, "self._split(self.query("))
         if self.rotary is None:
             yield replace(keys, equation=f"k_i = W_K {seen} + b", where=(remember, "self._split(self.key("))
         else:

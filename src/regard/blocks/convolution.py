@@ -11,17 +11,17 @@ from regard.blocks.shapes import expect
 
 
 class GatedConvolution(nn.Module):
-    """Every position sees its `kernel` nearest neighbours; a causal one, itself and `kernel` − 1 before it."""
+    """Each position sees the `kernel` positions around it; if `causal`, itself and the `kernel` − 1 before it."""
 
     def __init__(self, width: int, kernel: int, causal: bool) -> None:
         super().__init__()
         if not causal and kernel % 2 == 0:
-            raise ValueError(f"a kernel of {kernel} has no middle; choose an odd one, or a causal convolution")
+            raise ValueError(f"a kernel of size {kernel} has no centre; choose an odd size, or causal=True")
         self.width, self.kernel, self.causal = width, kernel, causal
         self.filters = nn.Conv1d(width, 2 * width, kernel)
 
     def forward(self, x_BTD: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """y at every position; padding counts as zeros, like what lies before the beginning and after the end."""
+        """y at every position; padding tokens count as zeros, like the positions beyond both ends."""
         expect("x", x_BTD, "batch", "length", self.width)
         if is_padding_BT is not None:
             expect("is_padding", is_padding_BT, *x_BTD.shape[:2])
@@ -31,12 +31,12 @@ class GatedConvolution(nn.Module):
         return self._gate(F.pad(x_BTD, (0, 0, before, reach - before)))
 
     def begin(self, batch: int) -> Tensor:
-        """What a causal convolution has seen before the first step: kernel − 1 vectors of zeros."""
+        """The inputs before the first step of a causal convolution: kernel − 1 zero vectors."""
         self._expect_causal()
         return self.filters.weight.new_zeros(batch, self.kernel - 1, self.width)
 
     def step(self, x_B1D: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """y at the next position of a causal convolution, and what the position after it will need."""
+        """y at the next position of a causal convolution, and the inputs that the following step needs."""
         self._expect_causal()
         expect("past", past, "batch", self.kernel - 1, self.width)
         expect("x", x_B1D, past.size(0), 1, self.width)
@@ -45,7 +45,7 @@ class GatedConvolution(nn.Module):
 
     def _expect_causal(self) -> None:
         if not self.causal:
-            raise ValueError("a convolution that looks ahead cannot go step by step; choose causal=True")
+            raise ValueError("a convolution that sees the future cannot run step by step; choose causal=True")
 
     def _gate(self, x_BTD: Tensor) -> Tensor:
         return F.glu(self.filters(x_BTD.mT), dim=1).mT

@@ -1,13 +1,13 @@
-"""Costs that a model asks to be trained on beside the loss of its task, such as the steps of adaptive computation.
+"""Auxiliary losses that a model adds to the loss of its task, such as the ponder cost of adaptive computation.
 
-A model hands a cost over where it comes about, with `add_cost`; whoever trains it collects all of a forward pass:
+A model reports a cost where it arises, with `add_cost`; training collects all costs of a forward pass:
 
     with collect() as costs:
         loss = task.loss(model, batch)
     loss = loss + sum(costs.sums().values())
 
-Where nobody collects, as in decoding, validation, or the second run of a layer whose activations are computed again,
-`add_cost` does nothing. Nothing stays with the model.
+Outside of `collect`, as in decoding, validation, or the second run of a layer under activation checkpointing,
+`add_cost` does nothing. The model itself stores nothing.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from torch import Tensor
 
 
 class Costs:
-    """What was handed over, by name."""
+    """Collected costs, by name."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Tensor]] = {}
 
     def add(self, name: str, cost: Tensor) -> None:
-        """Takes in a cost."""
+        """Adds a cost."""
         self._parts.setdefault(name, []).append(cost)
 
     def sums(self) -> dict[str, Tensor]:
@@ -37,7 +37,7 @@ _collecting: ContextVar[Costs | None] = ContextVar("collecting", default=None)
 
 @contextmanager
 def collect() -> Iterator[Costs]:
-    """Collects what is handed over meanwhile."""
+    """Collects the costs reported inside the with-block."""
     costs = Costs()
     token = _collecting.set(costs)
     try:
@@ -47,9 +47,9 @@ def collect() -> Iterator[Costs]:
 
 
 def add_cost(name: str, cost: Tensor) -> None:
-    """Hands a cost over: a single number, summed over the tokens of the batch and weighed against the loss.
+    """Reports a cost: a scalar, summed over the tokens of the batch and already weighted relative to the loss.
 
-    Training divides it by the number of tokens of the whole batch, adds it to the loss, and logs it by its name.
+    Training divides it by the number of tokens of the whole batch, adds it to the loss, and logs it by name.
     """
     costs = _collecting.get()
     if costs is not None:

@@ -1,4 +1,4 @@
-"""Token embedding: one vector for each token of the vocabulary, which may also serve as the output layer."""
+"""Token embedding: one vector per token of the vocabulary; it may be tied to the output layer."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,11 @@ from regard.errors import RegardError
 
 
 class TokenEmbedding(nn.Module):
-    """Looks tokens up, and, tied, scores every token of the vocabulary (Vaswani et al. 2017, section 3.4).
+    """Embeds tokens and, if tied, is also the output layer (Vaswani et al. 2017, section 3.4).
 
     Args:
-        scaled: multiply looked-up vectors by √D. The table starts with variance 1/D, good for the output layer, so that
-            the vectors start with variance 1, good for the input.
+        scaled: multiply embeddings by √D. The table is initialised with variance 1/D, which suits the output layer; the
+            scaled embeddings then have variance 1, which suits the input.
     """
 
     def __init__(self, vocab_size: int, width: int, scaled: bool = True) -> None:
@@ -28,26 +28,26 @@ class TokenEmbedding(nn.Module):
         self.weight = nn.Parameter(normal_(torch.empty(vocab_size, width), std=width**-0.5))
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """The vector of each token."""
+        """The embedding of each token."""
         expect("tokens", tokens_BT, "batch", "length")
         if tokens_BT.is_floating_point():
-            raise ValueError(f"tokens should be whole numbers, got {tokens_BT.dtype}")
+            raise ValueError(f"tokens should be integers, got {tokens_BT.dtype}")
         try:
             return F.embedding(tokens_BT, self.weight) * self.scale
         except IndexError:
             low, high = int(tokens_BT.min()), int(tokens_BT.max())
             raise RegardError(
-                f"tokens from {low} to {high} do not fit a vocabulary of {self.vocab_size}; "
+                f"token ids from {low} to {high} are outside the vocabulary of {self.vocab_size} tokens; "
                 f"was the text encoded with another tokenizer?"
             ) from None
 
     def logits(self, x_BTD: Tensor) -> Tensor:
-        """The score of every token of the vocabulary at each position."""
+        """The logits over the vocabulary at each position."""
         expect("x", x_BTD, "batch", "length", self.width)
         return linear(x_BTD, self.weight)
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """The vector."""
+        """The embedding."""
         equation = "x = E[token]" if self.scale == 1 else "x = E[token] · √D"
         yield Operation("embedding", equation, call.output, (TokenEmbedding.forward, "F.embedding("))
 
@@ -55,6 +55,6 @@ class TokenEmbedding(nn.Module):
 def make_embeddings(
     vocab_size: int, source_vocab_size: int | None, width: int
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """The tables of target and source; one table for both, if the source has no vocabulary of its own."""
+    """The embeddings of target and source; one shared by both if the source has no vocabulary of its own."""
     target = TokenEmbedding(vocab_size, width)
     return target, target if source_vocab_size is None else TokenEmbedding(source_vocab_size, width)

@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, the same for every position."""
+    """Two linear layers with an activation between them, applied to every position alike."""
 
     def __init__(self, width: int, ff_width: int, activation: Activation = "relu") -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Heads: what an encoder's vectors are turned into for a task.
+"""Heads: output layers that turn an encoder's hidden states into the predictions of a task.
 
     words   logits = E · LayerNorm(f(W x + b)) + c,  E being the token embedding  (Devlin et al. 2018, A.2)
-    linear  logits = W x + b,  of each token's vector or of the pooled one
+    linear  logits = W x + b,  x being each token's hidden state or the pooled one
     pooled  = f(W x_[CLS] + b),  f being tanh in BERT
 
-A head is asked with `answer(x, tokens)`, whichever it is; only that of words reads the token embedding.
+All heads share the method `answer(x, tokens)`; only the word head uses the token embedding.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from regard.blocks.norms import LayerNorm
 
 
 class Pooler(nn.Linear):
-    """The vector that stands for the whole text: the first token's, once more transformed."""
+    """Pools a text into one vector: the first token's hidden state through a linear layer and an activation."""
 
     def __init__(self, width: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
         super().__init__(width, width)
         self.activation = activation
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """One vector for each text, as a sequence of one."""
+        """One vector per text, as a sequence of length 1."""
         return self.activation(super().forward(x_BTD[:, :1]))
 
 
 class WordHead(nn.Module):
-    """Which word stands at each place and, if `next_sentence`, whether the second sentence follows the first."""
+    """Masked language modelling and, if `next_sentence`, next-sentence prediction."""
 
     def __init__(
         self, width: int, vocab_size: int, *, activation: Activation, norm_eps: float, next_sentence: bool
@@ -42,23 +42,23 @@ class WordHead(nn.Module):
         self.norm = LayerNorm(width, norm_eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.next = nn.Linear(width, 2) if next_sentence else None
-        """Of a pooled vector: the logits of "follows" and "does not follow"."""
+        """From the pooled vector: the logits of "follows" and "does not follow"."""
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """The vectors that are compared with those of all words."""
+        """The vectors that are multiplied with the token embedding."""
         return self.norm(self.activation(self.dense(x_BTD)))
 
     def answer(self, x_BTD: Tensor, tokens: TokenEmbedding) -> Tensor:
-        """The score of every word."""
+        """The logits over the vocabulary."""
         return tokens.logits(self(x_BTD)) + self.bias
 
 
 class LinearHead(nn.Sequential):
-    """Dropout and a linear layer, over each token's vector or over the pooled one."""
+    """Dropout and a linear layer, on each token's hidden state or on the pooled one."""
 
     def __init__(self, width: int, outputs: int, dropout: float) -> None:
         super().__init__(Dropout(dropout), nn.Linear(width, outputs))
 
     def answer(self, x_BTD: Tensor, _tokens: TokenEmbedding) -> Tensor:
-        """The score of every output."""
+        """The logits of all outputs."""
         return self(x_BTD)

@@ -1,11 +1,11 @@
-"""How weights begin."""
+"""Weight initialisation."""
 
 from torch import Tensor, nn
 
 
 def normal_(weight: Tensor, std: float) -> Tensor:
-    """Fills weights at random, with mean 0; those of a model of shapes only are left alone.
+    """Fills weights from a normal distribution with mean 0; skips tensors on the meta device.
 
-    For them, torch would do nothing either, but load hundreds of modules first, for more than a second.
+    For those torch does nothing either, but imports hundreds of modules first, which takes more than a second.
     """
     return weight if weight.is_meta else nn.init.normal_(weight, std=std)

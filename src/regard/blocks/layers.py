@@ -14,8 +14,8 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward.
 
     Args:
-        norm: makes the layer's norms, one at each call.
-        rotary: makes positions part of self-attention.
+        norm: makes a norm of the layer at each call.
+        rotary: use rotary positions in self-attention.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class EncoderLayer(nn.Module):
         self.feedforward_residual = Residual(norm(), placement, dropout)
 
     def forward(self, x_BTD: Tensor, allowed: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        """x, after it has looked at itself; with a cache, as the continuation of the tokens in it."""
+        """The hidden states after this layer; with a cache, x continues the cached tokens."""
         start = cache.length if cache else 0
         x_BTD = self.attention_residual(x_BTD, lambda y_BTD: self.attention(y_BTD, None, allowed, cache), start)
         return self.feedforward_residual(x_BTD, self.feedforward, start)
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, then attention to the encoder's memory ("cross"), then feed-forward. Arguments as above."""
+    """Self-attention, cross-attention to the encoder's memory, then feed-forward. Arguments as in `EncoderLayer`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class DecoderLayer(nn.Module):
         memory_allowed: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """x, after it has looked at itself and at the memory; with a cache, as the continuation of the tokens in it."""
+        """The hidden states after this layer; with a cache, x continues the cached tokens."""
         start = cache.length if cache else 0
         x_BTD = self.attention_residual(x_BTD, lambda y_BTD: self.attention(y_BTD, None, allowed, cache), start)
         x_BTD = self.cross_residual(x_BTD, lambda y_BTD: self.cross(y_BTD, memory, memory_allowed), start)

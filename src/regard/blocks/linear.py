@@ -1,21 +1,21 @@
-"""A linear layer, y = W x + b, that is fast for few vectors, too.
+"""A linear layer, y = W x + b, that is also fast for few vectors.
 
-A step of decoding multiplies a matrix with one vector, or a few, and what it costs is to read the matrix. torch does so
-in one thread, and slowly. Here a large matrix, which lies column by column (see `laid_out`), is shared: each thread
-gets a part of its rows, as a batch of smaller products. With a small one, the product is turned round, Y = W Xᵀ, which
-the CPU's library does faster. The numbers are the same in the end.
+A decoding step multiplies a matrix with one vector or a few, and its cost is that of reading the matrix. torch does so
+slowly, in a single thread. Here a large matrix, stored in column-major order (see `laid_out`), is split among threads:
+each gets a part of its rows, as a batch of smaller products. With a small matrix, the product is transposed, Y = W Xᵀ,
+which the CPU's BLAS computes faster. The results are the same.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-FEW = 64  # vectors; with more, the library's own way is as good
-LARGE = 2**20  # weights; with fewer, a product is over before a second thread has begun
+FEW = 64  # vectors; with more, torch's own implementation is as fast
+LARGE = 2**20  # weights; with fewer, a product is done before a second thread has started
 
 
 class Linear(nn.Linear):
-    """torch's, with `linear` for its product."""
+    """`torch.nn.Linear`, computed by `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """W x + b for each vector."""
@@ -23,7 +23,7 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None = None) -> Tensor:
-    """W x + b for each vector; outside of training, few vectors are multiplied in a way of their own."""
+    """W x + b for each vector; without gradients, few vectors take a faster path."""
     vectors = x.numel() // weight_ED.size(1)
     if not 0 < vectors <= FEW or torch.is_grad_enabled() or x.device.type != "cpu":
         return F.linear(x, weight_ED, bias_E)
@@ -48,7 +48,7 @@ def _shared(x_ND: Tensor, weight_ED: Tensor, threads: int) -> Tensor:
 
 
 def laid_out(weight_ED: Tensor) -> Tensor:
-    """A copy of a matrix as decoding reads it fastest: one that is large, and makes vectors longer, by columns."""
+    """A copy in the layout that decodes fastest: column-major if large with more rows than columns, else row-major."""
     is_long = weight_ED.numel() >= LARGE and weight_ED.size(0) > weight_ED.size(1)
     by_rows = torch.contiguous_format
     return weight_ED.t().clone(memory_format=by_rows).t() if is_long else weight_ED.clone(memory_format=by_rows)

@@ -1,10 +1,10 @@
-"""Cross-entropy of a linear output layer, without ever holding all logits.
+"""Cross-entropy of a linear output layer that never materialises all logits.
 
-    loss = Σ_n −log softmax(x_n Wᵀ + b)[y_n],  smoothed: (1 − ε) of it, and ε of the mean over the vocabulary
+    loss = Σ_n −log softmax(x_n Wᵀ + b)[y_n],  smoothed: (1 − ε) times it + ε times the mean over the vocabulary
 
-A vocabulary of thousands makes the logits of a batch the largest tensor of a model by far. Here they are formed a few
-hundred rows at a time, and the gradients with them, so that each chunk is used while it is in the cache and then
-forgotten.
+With a vocabulary of thousands, the logits of a batch are by far the largest tensor of a model. Here they are computed a
+few hundred rows at a time, together with their gradients, so that each chunk is used while in the cache and then
+released.
 """
 
 from typing import Any, cast
@@ -21,7 +21,7 @@ ROWS = 512
 def linear_cross_entropy(
     x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss to train on, and beside it, without gradient, the summed loss without smoothing."""
+    """The summed training loss and, without gradient, the summed loss without label smoothing."""
     smooth, plain, _ = _apply(x_ND, weight_VD, bias_V, target_N, label_smoothing, counts=False)
     return smooth, plain
 
@@ -29,7 +29,7 @@ def linear_cross_entropy(
 def linear_cross_entropy_and_hits(
     x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, and how many targets have the highest logit."""
+    """The same, and the number of targets that have the highest logit."""
     return _apply(x_ND, weight_VD, bias_V, target_N, label_smoothing, counts=True)
 
 
@@ -38,7 +38,7 @@ def _apply(
 ) -> tuple[Tensor, Tensor, Tensor]:
     expect("x", x_ND, "tokens", weight_VD.size(1))
     expect("target", target_N, x_ND.size(0))
-    # a sum over a vocabulary needs the precision of the weights, whatever the layers before it are computed in
+    # a sum over the vocabulary needs the precision of the weights, even if earlier layers run under autocast
     with torch.autocast(x_ND.device.type, enabled=False):
         found = _LinearCrossEntropy.apply(
             x_ND.to(weight_VD.dtype), weight_VD, bias_V, target_N, label_smoothing, counts
@@ -68,13 +68,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             at_target_N1, highest_N1 = logits_NV.gather(1, target_N1), logits_NV.amax(1, keepdim=True)
             if counts:
                 hits += (at_target_N1 == highest_N1).sum()
-            # in place of the logits: softmax times a sum for each row, by which the products below are divided instead
+            # in place: the unnormalised softmax; the products below are divided by the sum of each row instead
             softmax_NV = logits_NV.sub_(highest_N1).exp_()
             sum_N1 = softmax_NV.sum(1, keepdim=True)
             log_sum_N1 = highest_N1 + sum_N1.log()
             plain += (log_sum_N1 - at_target_N1).sum()
             smooth += (log_sum_N1 - (1 - label_smoothing) * at_target_N1).sum()
-            # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, of which the last is for all rows together, below
+            # ∂loss/∂logits = softmax − (1 − ε) [is target] − ε/V, whose last term is added for all rows at once, below
             gradient_NV = softmax_NV.scatter_add_(1, target_N1, sum_N1 * (label_smoothing - 1))
             if x_gradient is not None:
                 torch.mm(gradient_NV, weight_VD, out=x_gradient[rows]).div_(sum_N1)
@@ -83,7 +83,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if bias_gradient is not None:
                 bias_gradient.addmv_(gradient_NV.mT, sum_N1[:, 0].reciprocal())
         if label_smoothing:
-            # the mean of all logits of a row is a product with the mean of all weights
+            # the mean over the logits of a row is its product with the mean over the weights
             x_sum_D, weight_mean_D = x_ND.sum(0), weight_VD.mean(0)
             smooth -= label_smoothing * (x_sum_D @ weight_mean_D)
             if bias_V is not None:

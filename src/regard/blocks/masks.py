@@ -1,4 +1,4 @@
-"""Masks say what may be seen: True means "may be seen", and masks combine with `&`.
+"""Attention masks: True means "may be seen". Masks combine with `&`.
 
 Every mask broadcasts to (batch, heads, query length, key length).
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def padding(is_padding_BS: Tensor) -> Tensor:
-    """Nobody sees padding."""
+    """Padding mask: no query sees padding."""
     if is_padding_BS.dim() != 2 or is_padding_BS.dtype != torch.bool:
         raise ValueError(
             f"is_padding should be bool of shape (batch, length), "
@@ -20,29 +20,29 @@ def padding(is_padding_BS: Tensor) -> Tensor:
 
 
 def no_padding(like: Tensor) -> Tensor:
-    """is_padding_BS of tokens or vectors among which there is none, for what needs a mask all the same."""
+    """is_padding_BS for tokens or vectors without padding, all False."""
     return torch.zeros(like.shape[:2], dtype=torch.bool, device=like.device)
 
 
 @lru_cache(maxsize=8)
-@torch.inference_mode(False)  # or else a mask made in inference mode could not serve in training
+@torch.inference_mode(False)  # otherwise a mask made in inference mode could not be used in training
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Nobody sees the future. The last query stands at the last key, so that a cache may hold earlier keys."""
+    """Causal mask: no query sees the future. The last query is aligned with the last key; others may be cached."""
     return window(queries, keys, left=keys, right=0, device=device)
 
 
 def is_causal(allowed: Tensor) -> bool:
-    """Whether this is the very mask that `causal` gives for a whole text, which a fused kernel need not be shown."""
+    """Whether this is the mask object that `causal` returns for a whole text; a fused kernel then needs no mask."""
     queries, keys = allowed.shape[2:]
     return queries == keys and len(allowed) == 1 and allowed is causal(queries, keys, allowed.device)
 
 
 def window(queries: int, keys: int, left: int, right: int, device: torch.device | None = None) -> Tensor:
-    """Everybody sees `left` positions back and `right` ahead. The last query stands at the last key."""
+    """Window mask: each query sees `left` keys back and `right` ahead. The last query is aligned with the last key."""
     if queries > keys:
-        raise ValueError(f"{queries} queries over {keys} keys: a query needs the key of its own position")
+        raise ValueError(f"{queries} queries but only {keys} keys: each query needs a key at its own position")
     if left < 0 or right < 0:
-        raise ValueError(f"a window reaches 0 or more positions, got left {left} and right {right}")
+        raise ValueError(f"left and right of a window must be at least 0, got left {left} and right {right}")
     query_T1 = torch.arange(keys - queries, keys, device=device)[:, None]
     key_1S = torch.arange(keys, device=device)[None, :]
     allowed_TS = (key_1S >= query_T1 - left) & (key_1S <= query_T1 + right)

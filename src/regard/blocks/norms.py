@@ -1,6 +1,6 @@
-"""Norms, and the residual connection they go with.
+"""Normalisation layers, and the residual connection around a sublayer.
 
-A norm is called with x and the position of x's first vector, which only batch norm needs to know.
+A norm is called with x and the position of x's first vector, which only batch norm uses.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,8 +41,9 @@ class LayerNorm(nn.Module):
 class BatchNorm(nn.Module):
     """The same formula with μ and σ over the sentences of a batch, for each feature at each position.
 
-    In training it uses the batch at hand, padding included, so that a sentence's result depends on its neighbours;
-    otherwise running averages of it, which exist for `context` positions. That is the case against it in language.
+    In training it uses the statistics of the current batch, padding included, so that the result for a sentence depends
+    on the others in its batch. In evaluation it uses running averages, which exist for `context` positions. Both are
+    why it is rarely used for language.
     """
 
     running_mean: Tensor
@@ -91,13 +92,13 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor], start: int = 0) -> Tensor:
-        """x, with what the sublayer says about it added."""
+        """x plus the output of the sublayer."""
         if self.placement == "pre":
             return x_BTD + self.dropout(sublayer(self.norm(x_BTD, start)))
         return self.norm(x_BTD + self.dropout(sublayer(x_BTD)), start)
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """The sum and, where it comes after it, the norm."""
+        """The sum and, for post-norm, the norm."""
         if self.placement == "pre":
             yield Operation("add", "x + sublayer(norm(x))", call.output, (Residual.forward, "return x_BTD + "))
         else:

@@ -1,9 +1,9 @@
-"""What a block tells of its computation, so that a walk can follow it operation by operation.
+"""Operations that a block reports, so that a walk can follow its computation step by step.
 
-A block or a layer with something to tell has a method `operations(call)`, beside the `forward` that it tells of. It is
-given one run of itself and gives its operations in order, with their results for all tokens and heads. Blocks inside it
-tell their own, at the time that they are done; `call.tell` makes those of a block part of its owner's instead. Blocks
-without the method tell nothing. A block that takes in one token a call says so: `takes_one_token = True`.
+A block or layer may have a method `operations(call)`, beside the `forward` that it describes. It receives one call of
+the block and yields its operations in order, with their results for all tokens and heads. Inner blocks report their
+own operations when they finish; with `call.tell`, the outer block reports them instead. Blocks without the method
+report nothing. A block that processes one token per call declares `takes_one_token = True`.
 """
 
 from collections.abc import Callable
@@ -22,24 +22,24 @@ class Operation:
     name: str
     equation: str
     result: Tensor
-    """(batch, tokens, features), or for each head (batch, heads, tokens, features or keys) or, as rows, (batch, heads,
+    """(batch, tokens, features); per head (batch, heads, tokens, features or keys); or per head and key (batch, heads,
     keys, features)."""
     where: tuple[Callable[..., Any], str] | None
-    """The function that does it, and a text that only the line in question holds."""
+    """The function that computes it, and a text that occurs only in the line concerned."""
     axes: tuple[str, ...] = FEATURES
-    """What is left of the result for one token of one head: a number for each feature or key, or a row for each key."""
+    """The axes of the result for one token of one head: a number per feature or key, or a row per key."""
 
 
 class Call(Protocol):
-    """One run of a module, as the token that is followed took part in it."""
+    """One call of a module: the one that processed the token being followed."""
 
     args: tuple[Any, ...]
     output: Any
 
     def of(self, module: nn.Module) -> "Call":
-        """The run of a module inside this one."""
+        """The call of a module inside this one."""
         ...
 
     def tell(self, module: nn.Module) -> list[Operation]:
-        """The operations of a module inside this one, which then does not tell them itself."""
+        """The operations of a module inside this one, which then does not report them itself."""
         ...

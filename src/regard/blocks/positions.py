@@ -1,8 +1,7 @@
-"""Positions: attention does not know the order of what it looks at, so the order is told to it.
+"""Positional encodings: attention itself ignores the order of its inputs, so positions are encoded in them.
 
-An encoding gives one vector e_t for each position t; `Positions` adds it to x or sets it beside x. `Rotary` instead
-turns queries and keys inside attention. Tables are computed in double precision, so that every dtype gets its best, and
-kept for the next call.
+An encoding is one vector e_t for each position t; `Positions` adds it to x or concatenates it. `Rotary` instead rotates
+queries and keys inside attention. Tables are computed in double precision, to be exact in every dtype, and cached.
 """
 
 import math
@@ -25,7 +24,7 @@ class Sinusoidal(nn.Module):
     """e_t = (sin ω_0 t, cos ω_0 t, sin ω_1 t, ...), ω_k = 10000^(−2k/D)  (Vaswani et al. 2017, section 3.5).
 
     Args:
-        split: all sines, then all cosines, as the authors' own code and Marian have it.
+        split: all sines, then all cosines, as in the authors' code and in Marian.
     """
 
     def __init__(self, width: int, split: bool = False) -> None:
@@ -34,13 +33,13 @@ class Sinusoidal(nn.Module):
         self.split, self.frequencies = split, _sinusoidal(width)
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """e_t for the positions of x, of which the first is `start`."""
+        """e_t for the positions of x, starting at `start`."""
         sin, cos = _sin_cos(self.frequencies, x_BTD, start)
         return torch.stack((sin, cos), dim=1 if self.split else 2).flatten(1)
 
 
 class Fourier(nn.Module):
-    """e_t = (cos πt/T, sin πt/T, cos 2πt/T, sin 2πt/T, ...), T the longest context, not the length of the sentence."""
+    """e_t = (cos πt/T, sin πt/T, cos 2πt/T, sin 2πt/T, ...), T the maximum context, not the sentence length."""
 
     def __init__(self, width: int, context: int) -> None:
         super().__init__()
@@ -49,14 +48,14 @@ class Fourier(nn.Module):
         self.frequencies = tuple(math.pi * k / context for k in range(1, width // 2 + 1))
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """e_t for the positions of x, of which the first is `start`."""
+        """e_t for the positions of x, starting at `start`."""
         expect_context(start + x_BTD.size(1), self.context)
         sin, cos = _sin_cos(self.frequencies, x_BTD, start)
         return torch.stack((cos, sin), dim=2).flatten(1)
 
 
 class Learned(nn.Module):
-    """e_t is row t of a table that is trained; there is none beyond its last row."""
+    """e_t is row t of a trained table; positions beyond its last row do not exist."""
 
     def __init__(self, width: int, context: int) -> None:
         super().__init__()
@@ -64,14 +63,14 @@ class Learned(nn.Module):
         self.weight = nn.Parameter(normal_(torch.empty(context, width), std=0.02))
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """e_t for the positions of x, of which the first is `start`."""
+        """e_t for the positions of x, starting at `start`."""
         stop = start + x_BTD.size(1)
         expect_context(stop, self.context)
         return self.weight[start:stop]
 
 
 class Positions(nn.Module):
-    """Adds an encoding to x, or sets it beside x, which makes x wider."""
+    """Adds an encoding to x, or concatenates it, which makes x wider."""
 
     def __init__(self, encoding: nn.Module, merge: Merge = "add") -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class Positions(nn.Module):
         self.encoding, self.merge = encoding, merge
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """x with its positions, of which the first is `start`."""
+        """x with its positions, starting at `start`."""
         expect("x", x_BTD, "batch", "length", "width")
         encoding_TE = self.encoding(x_BTD, start)
         if self.merge == "concatenate":
@@ -88,7 +87,7 @@ class Positions(nn.Module):
         return x_BTD + encoding_TE
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """The encoding, and x with it."""
+        """The encoding, and x combined with it."""
         encoding_1TE, forward = self.encoding(*call.args)[None], Positions.forward
         yield Operation("position", "e_t", encoding_1TE, (forward, "self.encoding("))
         if self.merge == "concatenate":
@@ -98,7 +97,7 @@ class Positions(nn.Module):
 
 
 def make_positions(kind: Kind, width: int, context: int, merge: Merge = "add") -> Positions | None:
-    """The encoding of that name, `width` wide; None for kinds that put nothing beside or on x."""
+    """The encoding of that name, `width` wide; None for kinds that neither add nor concatenate anything."""
     encodings: dict[str, Callable[[], nn.Module]] = {
         "sinusoidal": lambda: Sinusoidal(width),
         "sinusoidal_split": lambda: Sinusoidal(width, split=True),
@@ -110,7 +109,7 @@ def make_positions(kind: Kind, width: int, context: int, merge: Merge = "add") -
 
 
 class Rotary(nn.Module):
-    """Turns dimensions 2k and 2k+1 by the angle ω_k t, so that q·k depends on the distance only (Su et al. 2021)."""
+    """Rotates dimensions 2k and 2k+1 by the angle ω_k t, so that q·k depends on the distance only (Su et al. 2021)."""
 
     def __init__(self, head_width: int) -> None:
         super().__init__()
@@ -118,11 +117,11 @@ class Rotary(nn.Module):
         self.head_width, self.frequencies = head_width, _sinusoidal(head_width)
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
-        """x, turned by its positions, of which the first is `start`."""
+        """x, rotated by its positions, starting at `start`."""
         expect("x", x_BHTK, "batch", "heads", "length", self.head_width)
         wide_BHTK = x_BHTK.float() if x_BHTK.dtype in (torch.float16, torch.bfloat16) else x_BHTK
         sin, cos = _sin_cos(self.frequencies, wide_BHTK[:, 0], start)
-        # a pair is a complex number, which one product turns, faster than sums of products of its two parts do
+        # a pair is a complex number; one complex product rotates it faster than real products of its two parts
         pairs = torch.view_as_complex(wide_BHTK.view(*x_BHTK.shape[:3], self.head_width // 2, 2))
         return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x_BHTK.dtype)
 
@@ -134,13 +133,13 @@ def _sinusoidal(width: int) -> tuple[float, ...]:
 def _sin_cos(frequencies: tuple[float, ...], x_BTD: Tensor, start: int) -> tuple[Tensor, Tensor]:
     """Sine and cosine of each frequency at the positions of x."""
     stop = start + x_BTD.size(1)
-    # tables as long as a power of two, so that a sentence that grows word by word needs few of them
+    # table lengths are powers of two, so that decoding token by token needs few tables
     sin, cos = _table(frequencies, 1 << (stop - 1).bit_length(), x_BTD.dtype, x_BTD.device)
     return sin[start:stop], cos[start:stop]
 
 
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)  # or else a table made in inference mode could not serve in training
+@torch.inference_mode(False)  # otherwise a table made in inference mode could not be used in training
 def _table(
     frequencies: tuple[float, ...], length: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
@@ -152,4 +151,4 @@ def _table(
 
 def _check_even(name: str, width: int) -> None:
     if width % 2:
-        raise ValueError(f"{name} positions come in pairs, got a width of {width}; choose an even one")
+        raise ValueError(f"{name} positions come in pairs, but the width is {width}; choose an even width")

@@ -1,9 +1,9 @@
-"""Recurrent blocks on torch's own kernels: an encoder, and a decoder cell that looks at the encoder's memory.
+"""Recurrent blocks based on torch's kernels: an encoder, and a decoder cell that attends to the encoder's memory.
 
     tanh RNN   h_t = tanh(U x_t + V h_(t−1) + b);  GRU and LSTM add gates to it
     decoder    c_t = attention(s_(t−1), h),  s_t = cell([x_t, c_t], s_(t−1))        (Bahdanau et al. 2015)
 
-Without attention, all that the decoder knows of the source is s_0.
+Without attention, s_0 is all the information that the decoder has about the source.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ KERNELS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.
 class RecurrentEncoder(nn.Module):
     """Reads a sequence from left to right and, if `bidirectional`, also from right to left.
 
-    Its memory has `memory_width`: `width` for each direction. Dropout falls between layers.
+    Its memory has width `memory_width`: `width` for each direction. Dropout is applied between layers.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RecurrentEncoder(nn.Module):
         expect_one_of("cell", cell, KERNELS)
         self.in_width, self.width = in_width, width
         self.memory_width = 2 * width if bidirectional else width
-        between = dropout if layers > 1 else 0.0  # torch warns of dropout between the layers of a single one
+        between = dropout if layers > 1 else 0.0  # torch warns about dropout with a single layer
         self.kernel = KERNELS[cell](
             in_width, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
         )
@@ -57,10 +57,10 @@ class RecurrentEncoder(nn.Module):
         expect("x", x_BSE, *is_padding_BS.shape, self.in_width)
         lengths_B = masks.padding(is_padding_BS).sum((1, 2, 3))
         if bool((is_padding_BS[:, :-1] > is_padding_BS[:, 1:]).any()):
-            raise ValueError("padding should come after the words of a sentence, not before or among them")
+            raise ValueError("padding should come after the words of a sentence, not before or between them")
         if bool((lengths_B == 0).any()):
-            raise ValueError(f"sentence {int(lengths_B.argmin())} of the batch is empty; leave empty sentences out")
-        # packed, so that the right-to-left reader starts at the last word and not in the padding
+            raise ValueError(f"sentence {int(lengths_B.argmin())} of the batch is empty; remove empty sentences")
+        # packed, so that the right-to-left direction starts at the last word and not in the padding
         packed = pack_padded_sequence(x_BSE, lengths_B.cpu(), batch_first=True, enforce_sorted=False)
         states, last = self.kernel(packed)
         memory_BSM, _ = pad_packed_sequence(states, batch_first=True, total_length=x_BSE.size(1))
@@ -71,7 +71,7 @@ class RecurrentEncoder(nn.Module):
         return _as_tuple(last)[0][-(self.memory_width // self.width) :].transpose(0, 1).flatten(1)
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """The states; what the kernel does inside, it does not tell."""
+        """The states; torch's kernel does not expose its inner operations."""
         memory_BSM, _ = call.output
         where = RecurrentEncoder.forward, "states, last = self.kernel("
         yield Operation("read in order", "h_t = cell(x_t, h_(t∓1))", memory_BSM, where)
@@ -79,15 +79,15 @@ class RecurrentEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class CellState:
-    """Where a decoder is: the states of its layers, what it looks at, and where it looked last."""
+    """State of a decoder: hidden states of its layers, its memory, and the last attention weights."""
 
     hidden: tuple[Tensor, ...]
-    """One (layers, batch, width) tensor; for an LSTM two, the second being its cells."""
+    """One (layers, batch, width) tensor; for an LSTM two, the second being the cell states."""
     memory: ScoredMemory | None
     weights_BS: Tensor | None
 
     def reorder(self, index_B: Tensor) -> "CellState":
-        """The state of the sentences that `index_B` names."""
+        """The state of the sentences `index_B`."""
         return CellState(
             tuple(part.index_select(1, index_B) for part in self.hidden),
             None if self.memory is None else self.memory.reorder(index_B),
@@ -96,9 +96,9 @@ class CellState:
 
 
 class AttentiveCell(nn.Module):
-    """One step of a recurrent decoder; without attention, one that knows only s_0.
+    """One step of a recurrent decoder; without attention, it knows the source only through s_0.
 
-    Its output has `out_width`: the state and the context side by side. Dropout falls between layers.
+    Its output has width `out_width`: state and context, concatenated. Dropout is applied between layers.
     """
 
     takes_one_token: ClassVar = True
@@ -126,7 +126,7 @@ class AttentiveCell(nn.Module):
         self.bridge = nn.Linear(memory_width, self.parts * layers * width)
 
     def start(self, memory_BSM: Tensor, final_BM: Tensor, is_padding_BS: Tensor | None = None) -> CellState:
-        """s_0 = tanh(W h_last), and the memory to look at."""
+        """s_0 = tanh(W h_last), and the memory to attend to."""
         expect("final", final_BM, "batch", self.memory_width)
         states = self.bridge(final_BM).tanh()
         hidden = tuple(
@@ -140,7 +140,7 @@ class AttentiveCell(nn.Module):
         return CellState(hidden, memory, self.attention.begin(memory))
 
     def forward(self, x_BE: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        """Takes in one token's vector; gives the output and the next state."""
+        """Processes one token's vector; returns the output and the next state."""
         expect("x", x_BE, "batch", self.in_width)
         hidden = state.hidden if self.parts == 2 else state.hidden[0]
         if self.attention is None:
@@ -155,7 +155,7 @@ class AttentiveCell(nn.Module):
         return out[:, 0], CellState(_as_tuple(hidden), state.memory, weights_BS)
 
     def unroll(self, x_BTE: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        """Takes in the vectors of a whole text, one after the other (teacher forcing); gives the output at each."""
+        """Processes the vectors of a whole text in order (teacher forcing); returns all outputs and the last state."""
         outputs = []
         for x_BE in x_BTE.unbind(1):
             out, state = self(x_BE, state)
@@ -163,7 +163,7 @@ class AttentiveCell(nn.Module):
         return torch.stack(outputs, dim=1), state
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """What the kernel is given, and the state that it gives."""
+        """The input of the kernel, and the new state."""
         kernel, is_attentive = call.of(self.kernel), self.attention is not None
         where = AttentiveCell.forward, "torch.cat((x_BE" if is_attentive else "self.kernel(x_BE[:, None]"
         equation = "[x_t, c_t]" if is_attentive else "x_t"

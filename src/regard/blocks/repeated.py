@@ -1,9 +1,9 @@
-"""Modules that run several times in depth, such as one layer that a model goes through three times.
+"""Modules that run several times in depth, such as one layer that a model applies three times.
 
-A model says so by an attribute `repeated`, which maps the path of such a module to how often it runs, at most, in one
-call of the module that holds it. Its depth is the number of its runs since then, and names tell it: `layer.attention@2`
-is the attention of the third run. A run after the last one begins anew at depth 0, so that a loop outside of any
-`forward` is counted, too, as long as it never stops early. Calls at one depth follow each other in time.
+A model declares them in an attribute `repeated`, which maps the path of such a module to the maximum number of runs in
+one call of its parent module. Its depth is the number of runs since that call started, and is part of names:
+`layer.attention@2` is the attention of the third run. After the last run the depth is 0 again, so that a loop outside
+of any `forward` is counted, too, provided that it never stops early. Calls at the same depth are successive in time.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,12 +18,12 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def repeated(model: nn.Module) -> Mapping[str, int]:
-    """The modules that run several times in depth, by path, and how often at most."""
+    """The modules that run several times in depth, by path, with their maximum number of runs."""
     return getattr(model, "repeated", {})
 
 
 def by_depth(model: nn.Module, modules: Mapping[str, M]) -> dict[str, M]:
-    """Modules by path, with a name for each depth at which they run, in the order in which they do so."""
+    """Modules by path, with one name per depth at which they run, in the order of their runs."""
     owners, counts, result = _owners(model), repeated(model), dict[str, M]()
     for owner, group in groupby(modules.items(), key=lambda item: owners.get(item[1])):
         named = dict(group)
@@ -35,14 +35,14 @@ def by_depth(model: nn.Module, modules: Mapping[str, M]) -> dict[str, M]:
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
-    """The layers of a model, each once, inner ones first: what its lists hold, and what runs several times in depth."""
+    """The layers of a model, each once, inner ones first: members of its lists, and modules repeated in depth."""
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     found = {layer for members in lists for layer in members} | {model.get_submodule(path) for path in repeated(model)}
     return [module for module in reversed(list(model.modules())) if module in found]
 
 
 class Hooks(ExitStack):
-    """Hooks on modules of a model, each for the depth that the module's name tells, until the with-block ends."""
+    """Hooks on modules of a model, each for the depth in the module's name, until the with-block ends."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class Hooks(ExitStack):
             self.callback(model.get_submodule(path).register_forward_pre_hook(enter).remove)
 
     def before(self, name: str, module: nn.Module, hook: Callable[..., Any]) -> None:
-        """Calls the hook with the module and its arguments before it runs."""
+        """Calls the hook with the module and its arguments before each run."""
         self.callback(module.register_forward_pre_hook(self._at_depth(name, module, hook)).remove)
 
     def after(self, name: str, module: nn.Module, hook: Callable[..., Any]) -> None:
-        """Calls the hook with the module, its arguments and its output after it ran."""
+        """Calls the hook with the module, its arguments and its output after each run."""
         self.callback(module.register_forward_hook(self._at_depth(name, module, hook)).remove)
 
     def _at_depth(self, name: str, module: nn.Module, hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +75,7 @@ class Hooks(ExitStack):
 
 
 def _owners(model: nn.Module) -> dict[nn.Module, str]:
-    """The repeated module that each module below one belongs to."""
+    """The repeated module that each of its submodules belongs to."""
     owners: dict[nn.Module, str] = {}
     for path in repeated(model):
         for module in model.get_submodule(path).modules():
@@ -85,6 +85,6 @@ def _owners(model: nn.Module) -> dict[nn.Module, str]:
 
 
 def _holder(model: nn.Module, path: str) -> nn.Module:
-    """The module that runs the one at that path: what has it, lists aside, which never run."""
+    """The module that calls the one at that path: its nearest parent that is not a list."""
     module = model.get_submodule(path.rpartition(".")[0])
     return _holder(model, path.rpartition(".")[0]) if isinstance(module, nn.ModuleList) else module

@@ -1,13 +1,13 @@
-"""Attention of a recurrent decoder: four answers to "how well does this memory fit this state?"
+"""Attention of a recurrent decoder: four score functions between decoder state s and encoder state h_i.
 
     dot             e_i = (W s)ᵀ h_i                                     Luong et al. 2015
     scaled dot      e_i = (W s)ᵀ h_i / √M
     additive        e_i = vᵀ tanh(W s + U h_i)                            Bahdanau et al. 2015
     location-aware  e_i = vᵀ tanh(W s + U h_i + Z f_i + b), f = F ∗ α    Chorowski et al. 2015
 
-A score has two parts, so that what depends on the memory alone is computed once a sentence: `keys(memory)`, and the
-score itself for each query. α are the weights of the step before, which only the last of the four looks at. A score
-also has its equation, and the `scale` that the core multiplies dot products by; other scores have none.
+A score has two parts: `keys(memory)`, which depends on the memory alone and is computed once per sentence, and the
+score itself, for each query. α are the weights of the previous step, which only the location-aware score uses. A score
+also has its equation, and the `scale` by which the core multiplies dot products; for other scores it is None.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class DotScore(nn.Module):
         return memory_BSM
 
     def forward(self, query_BTD: Tensor, key_BSM: Tensor, _previous_BS: Tensor) -> Tensor:
-        """e for each query and each memory, before it is scaled."""
+        """e for each query and each memory vector, before scaling."""
         return self.query(query_BTD) @ key_BSM.mT
 
 
@@ -60,16 +60,16 @@ class AdditiveScore(nn.Module):
         return self.key(memory_BSM)
 
     def forward(self, query_BTD: Tensor, key_BSA: Tensor, _previous_BS: Tensor) -> Tensor:
-        """e for each query and each memory."""
+        """e for each query and each memory vector."""
         sum_BTSA = self.query(query_BTD)[:, :, None] + key_BSA[:, None]
         return self.energy(sum_BTSA.tanh()).squeeze(-1)
 
 
 class LocationAwareScore(nn.Module):
-    """e_i = vᵀ tanh(W s + U h_i + Z f_i + b): where attention was the step before says where it goes on.
+    """e_i = vᵀ tanh(W s + U h_i + Z f_i + b): it also depends on the previous step's weights.
 
     Args:
-        kernel: positions that one filter sees; odd, so that it has a middle.
+        kernel: kernel size of the filters, an odd number of positions.
     """
 
     scale: ClassVar[None] = None
@@ -78,7 +78,7 @@ class LocationAwareScore(nn.Module):
     def __init__(self, query_width: int, memory_width: int, width: int, channels: int = 10, kernel: int = 31) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise ValueError(f"a kernel of {kernel} has no middle; choose an odd one")
+            raise ValueError(f"a kernel of size {kernel} has no centre; choose an odd size")
         self.memory_width = memory_width
         self.query = nn.Linear(query_width, width, bias=True)
         self.key = nn.Linear(memory_width, width, bias=False)
@@ -91,7 +91,7 @@ class LocationAwareScore(nn.Module):
         return self.key(memory_BSM)
 
     def forward(self, query_BTD: Tensor, key_BSA: Tensor, previous_BS: Tensor) -> Tensor:
-        """e for one query (T = 1) and each memory."""
+        """e for one query (T = 1) and each memory vector."""
         expect("query", query_BTD, "batch", 1, "width")
         features_BCS = self.filters(previous_BS[:, None])
         sum_BSA = self.query(query_BTD) + key_BSA + self.location(features_BCS.mT)
@@ -99,19 +99,19 @@ class LocationAwareScore(nn.Module):
 
 
 class ScoredMemory(NamedTuple):
-    """What a recurrent decoder looks at: keys for the score, values to take, and which of them may be seen."""
+    """Memory of a recurrent decoder: keys for the score, values, and their mask."""
 
     key_BSA: Tensor
     value_BSM: Tensor
     allowed_B11S: Tensor
 
     def reorder(self, index_B: Tensor) -> "ScoredMemory":
-        """The memory of the sentences that `index_B` names."""
+        """The memory of the sentences `index_B`."""
         return ScoredMemory(*(part.index_select(0, index_B) for part in self))
 
 
 class ScoredAttention(nn.Module):
-    """Attention by a score: c = Σ_i softmax(e)_i h_i, a fresh context for each query."""
+    """Attention with a score function: c = Σ_i softmax(e)_i h_i, one context vector per query."""
 
     def __init__(self, score: DotScore | AdditiveScore | LocationAwareScore) -> None:
         super().__init__()
@@ -119,12 +119,12 @@ class ScoredAttention(nn.Module):
         self.weigh = Weigh(heads=1, scaled=score.scale is not None)
 
     def remember(self, memory_BSM: Tensor, is_padding_BS: Tensor) -> ScoredMemory:
-        """What the score needs of a memory, computed once."""
+        """Keys, values and mask of a memory, computed once."""
         expect("memory", memory_BSM, *is_padding_BS.shape, self.score.memory_width)
         return ScoredMemory(self.score.keys(memory_BSM), memory_BSM, masks.padding(is_padding_BS))
 
     def begin(self, memory: ScoredMemory) -> Tensor:
-        """Weights before the first step: nowhere yet."""
+        """Weights before the first step: zeros."""
         return torch.zeros_like(memory.value_BSM[..., 0])
 
     def forward(self, query_BTD: Tensor, memory: ScoredMemory, previous_BS: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,7 +138,7 @@ class ScoredAttention(nn.Module):
         return context_B1TM[:, 0], weights_B1TS[:, 0, -1]
 
     def operations(self, call: Call) -> Iterator[Operation]:
-        """The state that asks, the memory, and what the core makes of the scores."""
+        """The state that is the query, the memory, and the core's operations on the scores."""
         where = ScoredAttention.forward, "scores_BTS = self.score("
         memory, scores, *weighed, context = call.tell(self.weigh)
         yield Operation("state", "s_(t−1)", call.args[0], where)

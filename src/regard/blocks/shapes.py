@@ -1,4 +1,4 @@
-"""Checks at the doors of the blocks, so that a mistake is named where it is made."""
+"""Input checks of the blocks, so that mistakes are reported where they are made."""
 
 from collections.abc import Collection
 
@@ -8,9 +8,9 @@ from regard.errors import RegardError
 
 
 def expect(name: str, x: Tensor, *sizes: int | str) -> None:
-    """Raises `ValueError` unless `x` has these sizes; a text stands for any size and names the dimension."""
+    """Raises `ValueError` unless `x` has these sizes; a string matches any size and names the dimension."""
     fits = x.dim() == len(sizes)
-    for size, got in zip(sizes, x.shape, strict=False):  # a plain loop: this is asked many times a token
+    for size, got in zip(sizes, x.shape, strict=False):  # a plain loop: this runs many times per token
         fits = fits and (size == got or isinstance(size, str))
     if not fits:
         raise ValueError(f"{name} should have shape ({', '.join(map(str, sizes))}), got {tuple(x.shape)}")
@@ -23,6 +23,6 @@ def expect_one_of(name: str, value: object, known: Collection[str]) -> None:
 
 
 def expect_context(length: int, context: int) -> None:
-    """Raises `RegardError` where a sequence is longer than what a block was made for."""
+    """Raises `RegardError` if a sequence exceeds the maximum context of a block."""
     if length > context:
         raise RegardError(f"{length} tokens exceed the context of {context}; raise model.context or shorten the input")

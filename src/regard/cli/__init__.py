@@ -1,1 +1,1 @@
-"""The command line, one file for each verb. Verbs import torch only when they run, so that `--help` is quick."""
+"""The command line, one file per verb. Verbs import torch only when they run, so that `--help` is fast."""

@@ -1,4 +1,4 @@
-"""`regard classify`: what a model says of texts."""
+"""`regard classify`: label texts or pairs of texts."""
 
 import json
 from typing import Annotated
@@ -13,10 +13,10 @@ from regard.errors import RegardError
 def classify(
     texts: Texts = None,
     model: Model = None,
-    second: Annotated[str | None, typer.Option(help="A second text, for models that compare two.")] = None,
+    second: Annotated[str | None, typer.Option(help="Second text, for models that classify pairs.")] = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Say what each text is, and how sure the model is of it. In standard input, a tab parts a text from its second.
+    """Classify texts: a label and its probability for each. In standard input, a tab separates the texts of a pair.
 
     Examples:
 
@@ -29,11 +29,13 @@ def classify(
     from regard.library import load_for
 
     if second is not None and not texts:
-        raise RegardError("--second goes with texts on the command line; in standard input, a tab parts two texts")
+        raise RegardError(
+            "--second needs a text on the command line; in standard input, separate the two texts with a tab"
+        )
     classifier = load_for("classify", model)
     truncated = 0
     for chunk in chunks(texts):
-        pairs = [(text, second) if texts else _parted(text) for text in chunk]
+        pairs = [(text, second) if texts else _split_pair(text) for text in chunk]
         for (text, other), prediction in zip(pairs, classifier.classify(*zip(*pairs, strict=True)), strict=True):
             truncated += prediction.truncated
             if as_json:
@@ -51,9 +53,9 @@ def classify(
             else:
                 typer.echo(f"{prediction.label}\t{prediction.value:.3f}")
     if truncated:
-        typer.echo(f"texts too long for the model, whose ends were not read: {truncated:,}", err=True)
+        typer.echo(f"truncated texts (too long for the model): {truncated:,}", err=True)
 
 
-def _parted(line: str) -> tuple[str, str | None]:
+def _split_pair(line: str) -> tuple[str, str | None]:
     one, is_pair, other = line.partition("\t")
     return one, other if is_pair else None

@@ -1,4 +1,4 @@
-"""`regard compare`: which of two models is better?"""
+"""`regard compare`: significance test between two translation models."""
 
 import dataclasses
 import json
@@ -16,10 +16,10 @@ def compare(
     reference: Reference,
     beam: Beam = 4,
     length_penalty: LengthPenalty = 1.0,
-    samples: Annotated[int, typer.Option(min=100, help="Test sets drawn from the test set.")] = 1000,
+    samples: Annotated[int, typer.Option(min=100, help="Number of bootstrap samples of the test set.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Translate a test set with two models and test the difference with a paired bootstrap.
+    """Translate a test set with two models and test the difference with paired bootstrap resampling.
 
     Examples:
 
@@ -41,7 +41,7 @@ def compare(
             typer.echo(json.dumps(dataclasses.asdict(comparison)))
             continue
         better = first if comparison.first > comparison.second else second
-        verdict = f"{better} is better" if comparison.p_value < 0.05 else "no difference that chance could not make"
+        verdict = f"{better} is better" if comparison.p_value < 0.05 else "no significant difference"
         typer.echo(
             f"{comparison.metric}  {comparison.first:5.1f}  {comparison.second:5.1f}  "
             f"p = {comparison.p_value:.3f}: {verdict}   {comparison.signature}"

@@ -1,4 +1,4 @@
-"""`regard complete`: a text in, what it goes on with out."""
+"""`regard complete`: continue a text with a language model."""
 
 import json
 import re
@@ -19,39 +19,45 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 def complete(
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PROMPT", help='A text to go on with, "" for none; without it, standard input.'),
+        typer.Argument(metavar="PROMPT", help='Text to continue, may be ""; default: standard input.'),
     ] = None,
     model: Model = None,
-    tokens: Annotated[int, typer.Option(min=1, help="How many to write, at most.")] = 200,
-    samples: Annotated[int | None, typer.Option(min=1, help="How many texts to draw.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 200,
+    samples: Annotated[int | None, typer.Option(min=1, help="Number of texts to sample; default: 1.")] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="Below 1 less daring, above more; 0: the likeliest.")
+        float | None, typer.Option(help="Below 1 less random, above 1 more; 0: always the most probable token.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from so many likeliest tokens only.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest with this share only.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample only from the k most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample only from the most probable tokens with this total probability.")
+    ] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="Draw only what is at least this share as likely as the likeliest.")
+        float | None, typer.Option(help="Drop tokens less probable than this fraction of the most probable one.")
     ] = None,
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="Above 1, what was there already is less likely.")
+        float | None, typer.Option(help="Above 1, tokens that occurred before become less probable.")
     ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(help=r"End before this string, \n being a line break; may be given again.")
+        list[str] | None, typer.Option(help=r"Stop before this string (\n: a line break); can be repeated.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the first try, the next have the next; 1 unless given.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Instead of drawing, search with so many at a time.")] = None,
-    n_best: Annotated[int | None, typer.Option(min=1, help="With --beam: how many texts to give.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the first sample; the others use the following numbers. Default: 1.")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam size; beam search instead of sampling.")] = None,
+    n_best: Annotated[int | None, typer.Option(min=1, help="With --beam: number of texts to return.")] = None,
     length_penalty: Annotated[
         float | None,
-        typer.Option(min=0, help="With --beam: above 1, longer texts are preferred; below it, shorter ones."),
+        typer.Option(min=0, help="With --beam: length penalty; above 1 prefers longer texts, below 1 shorter ones."),
     ] = None,
     overflow: Annotated[
         Literal["error", "slide"],
-        typer.Option(help="A text too long for the model: again and again its older half is forgotten, or an error."),
+        typer.Option(help="If a text exceeds the context: slide drops its older half, error stops."),
     ] = "slide",
-    as_json: Annotated[bool, json_option("A JSON object a line, with the log-probability of each token.")] = False,
+    as_json: Annotated[
+        bool, json_option("Print one JSON object per line, with the log-probability of each token.")
+    ] = False,
 ) -> None:
-    r"""Go on with a text. One try is shown while it is written; the last line break of standard input does not count.
+    r"""Continue a text. A single sample is streamed; the final line break of standard input is ignored.
 
     Examples:
 
@@ -59,14 +65,14 @@ def complete(
 
         regard complete --model runs/bard "ROMEO:" --samples 10 --temperature 0.8 --top-k 50 --top-p 0.95 --seed 1
 
-        regard complete --model runs/bard "ROMEO:" --stop "\n\n" --tokens 1000 --overflow error
+        regard complete --model runs/bard "ROMEO:" --stop "\n\n" --max-tokens 1000 --overflow error
 
-        regard complete --model runs/gpt2 --beam 4 --n-best 3 --tokens 20 --json < prompt.txt
+        regard complete --model runs/gpt2 --beam 4 --n-best 3 --max-tokens 20 --json < prompt.txt
     """
     from regard.library import load_for
 
     stops = [re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text) for text in stop or ()]
-    draws: dict[str, Any] = {
+    sampling: dict[str, Any] = {
         "samples": samples,
         "temperature": temperature,
         "top_k": top_k,
@@ -77,30 +83,28 @@ def complete(
         "seed": seed,
     }
     searches: dict[str, Any] = {"n_best": n_best, "length_penalty": length_penalty}
-    drawn, searched = ({k: v for k, v in some.items() if v is not None} for some in (draws, searches))
+    sampled, searched = ({k: v for k, v in some.items() if v is not None} for some in (sampling, searches))
     if beam is None and searched:
-        raise RegardError(f"--{next(iter(searched)).replace('_', '-')} is for --beam; add it, or leave this out")
-    if beam is not None and drawn:
         raise RegardError(
-            f"--{next(iter(drawn)).replace('_', '-')} is for texts that are drawn; leave it or --beam out"
+            f"--{next(iter(searched)).replace('_', '-')} needs --beam; add --beam, or leave this option out"
         )
+    if beam is not None and sampled:
+        raise RegardError(f"--{next(iter(sampled)).replace('_', '-')} is for sampling; leave it or --beam out")
     completer = load_for("complete", model)
     if prompt is None:
         prompt = "\n".join(given())
-    if overflow == "slide" and completer.slides(prompt, tokens):
-        about = (
-            f"the model sees {completer.model.limit} tokens at a time; when they are full, it forgets the older half"
-        )
+    if overflow == "slide" and completer.slides(prompt, max_tokens):
+        about = f"the context holds {completer.model.limit} tokens; when it is full, the older half is dropped"
         typer.echo(f"regard: {about}", err=True)
-    common: dict[str, Any] = {"tokens": tokens, "overflow": overflow}
+    common: dict[str, Any] = {"tokens": max_tokens, "overflow": overflow}
     if beam is None and samples in (None, 1) and not as_json:
-        drawn.pop("samples", None)
-        for text in completer.stream(prompt, **common, **drawn):
+        sampled.pop("samples", None)
+        for text in completer.stream(prompt, **common, **sampled):
             typer.echo(text, nl=False)
         typer.echo()
         return
     if beam is None:
-        found = completer.complete(prompt, **common, **drawn)
+        found = completer.complete(prompt, **common, **sampled)
     else:
         found = completer.best(prompt, beam=beam, **common, **searched)
     for completion in found:

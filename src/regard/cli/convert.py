@@ -1,4 +1,4 @@
-"""`regard convert`: models of Hugging Face in and out, and out to faster engines."""
+"""`regard convert`: import and export Hugging Face models, and export to faster engines."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,19 +7,19 @@ import typer
 
 
 def convert(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model or run of ours, or hf:PATH.")],
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new folder, or hf:, ct2: or onnx: and its path.")],
-    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits: half the size.")] = False,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A Regard model or run, or hf:PATH.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The new folder, or hf:PATH, ct2:PATH, onnx:PATH.")],
+    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits, at half the size.")] = False,
     quantize: Annotated[
-        Literal["int8"] | None, typer.Option(help="With ct2:, compute in 8 bits: smaller and faster.")
+        Literal["int8"] | None, typer.Option(help="With ct2: quantize to 8 bits, smaller and faster.")
     ] = None,
     card: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A file to become the model's card, README.md.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Model card, copied to README.md.")
     ] = None,
 ) -> None:
-    """Convert a model from Hugging Face's library, or to it; or a folder of an older Regard; or pack one of ours.
+    """Convert a model from or to Hugging Face's format, upgrade one of an older Regard, or pack a run for sharing.
 
-    An export, to CTranslate2 as ct2:PATH or to ONNX as onnx:PATH, is compared with the model before it is written.
+    An export to CTranslate2 (ct2:PATH) or ONNX (onnx:PATH) is checked against the model before it is written.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`regard describe`: what a recipe's model is made of, before anything is trained."""
+"""`regard describe`: the structure of a recipe's model, before any training."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ def describe(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model's parts, their parameters, and the names of its attentions.
+    """Show a model's modules, their parameter counts, and the names of its attention modules.
 
     Examples:
 
@@ -27,7 +27,7 @@ def describe(
     whole = recipe.read(name, overrides or [])
     description = describe_model(whole.model)
     if not whole.init and not all(codec.is_known for codec in whole.codecs.values()):
-        about = "its vocabulary comes with the data; what is counted here is the smallest that there can be"
+        about = "the vocabulary size depends on the data; these counts use the smallest possible vocabulary"
         typer.echo(f"regard: {about}", err=True)
     if as_json:
         typer.echo(json.dumps(description, indent=2))
@@ -36,7 +36,7 @@ def describe(
 
 
 def _show(description: dict[str, Any]) -> None:
-    """Prints a description as a table, layers of the same make in one line."""
+    """Prints a description as a table, with identical layers in one row."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`regard doctor`: what Regard finds on this machine, and what it makes of it."""
+"""`regard doctor`: check this machine and its configuration."""
 
 import json
 
@@ -8,7 +8,7 @@ from regard.cli.options import AsJson
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at the machine: threads, memory, speed, packages. What could be better is marked.
+    """Check the machine: threads, memory, speed, packages. Problems are marked with an exclamation mark.
 
     Examples:
 

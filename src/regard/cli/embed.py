@@ -1,4 +1,4 @@
-"""`regard embed`: texts as vectors."""
+"""`regard embed`: embeddings of texts."""
 
 import json
 from pathlib import Path
@@ -12,23 +12,27 @@ from regard.cli.texts import given
 
 def embed(
     file: Annotated[
-        Path | None, typer.Argument(exists=True, dir_okay=False, help="Texts, one a line; without it, standard input.")
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, help="File with one text per line; default: standard input."),
     ] = None,
     model: Model = None,
-    output: Annotated[Path | None, output_option("Write to .npy, .json or .parquet; without it, JSON lines.")] = None,
+    output: Annotated[
+        Path | None, output_option("Write to .npy, .json or .parquet; default: print JSON lines.")
+    ] = None,
     layers: Annotated[
-        str, typer.Option(help="Which layers: -1 is the last, -4: the last four, 1,2 these two; 0 goes into the first.")
+        str, typer.Option(help="Layers: -1 is the last; -4: the last four; 1,2 these two; 0 is the embedding layer.")
     ] = "-1",
     join: Annotated[
-        Literal["mean", "sum", "concatenate"], typer.Option(help="What becomes of several layers.")
+        Literal["mean", "sum", "concatenate"], typer.Option(help="How to combine several layers.")
     ] = "mean",
     pool: Annotated[
-        Literal["mean", "cls", "max"], typer.Option(help="Mean of all tokens, the vector of [CLS], or the maximum.")
+        Literal["mean", "cls", "max"],
+        typer.Option(help="Pooling: mean of all tokens, the vector of [CLS], or maximum."),
     ] = "mean",
-    normalise: Annotated[bool, typer.Option("--normalise", help="Vectors of length 1.")] = False,
+    normalise: Annotated[bool, typer.Option("--normalise", help="Scale vectors to length 1.")] = False,
     engine: Engine = "torch",
 ) -> None:
-    """Turn texts into vectors; an empty line has one, too. The end of a text that is too long is not read.
+    """Turn texts into embedding vectors, one per line, empty lines included. Texts that are too long are truncated.
 
     Examples:
 
@@ -51,9 +55,7 @@ def embed(
     chosen = vectors.parse_layers(layers, encoder.model.config.layers)
     vectors_ND = encoder.embed(texts, layers=chosen, join=join, pool=pool, normalise=normalise)
     if truncated := sum(encoded.is_truncated for encoded in encoder.encode(texts)):
-        typer.echo(
-            f"texts of more than {encoder.model.limit} tokens, whose ends were not read: {truncated:,}", err=True
-        )
+        typer.echo(f"texts truncated to {encoder.model.limit} tokens: {truncated:,}", err=True)
     if output is not None:
         vectors.write(output, texts, vectors_ND)
         typer.echo(f"{output}: {len(texts):,} vectors of width {vectors_ND.size(1)}")

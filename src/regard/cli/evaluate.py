@@ -1,4 +1,4 @@
-"""`regard evaluate`: how good is a model?"""
+"""`regard evaluate`: score a model on a test set."""
 
 import json
 from pathlib import Path
@@ -34,12 +34,13 @@ def evaluate(
         Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: lines to translate, plain or .gz.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: their translations, line by line.")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Translators: reference translations, line by line."),
     ] = None,
-    output: Annotated[Path | None, output_option("Write what the model says to this file.")] = None,
+    output: Annotated[Path | None, output_option("Write the model's predictions to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try a model on a test set: BLEU and chrF, the metrics of a task, F1 of tags, or how probable a text is.
+    """Evaluate a model on a test set: BLEU and chrF, a task's metrics, F1 of tags, or perplexity.
 
     Examples:
 
@@ -60,15 +61,15 @@ def evaluate(
 
     if output is not None:
         expect_parent(output)
-    opened: Evaluable[Any] = load_for("evaluate", model)
-    chosen = opened.evaluated_with.parse(settings or [])
+    loaded: Evaluable[Any] = load_for("evaluate", model)
+    chosen = loaded.evaluated_with.parse(settings or [])
     given = {"data": data, "source": source, "reference": reference}
-    found = opened.evaluate({role: path for role, path in given.items() if path is not None}, chosen)
+    found = loaded.evaluate({role: path for role, path in given.items() if path is not None}, chosen)
     for warning in found.warnings:
         typer.echo(warning, err=True)
     typer.echo(json.dumps(found.scores) if as_json else "\n".join(found.lines))
     if output is None:
         return
     if found.predictions is None:
-        raise RegardError(f"{opened.evaluated_with.model} has nothing to write but its scores; leave --output out")
+        raise RegardError(f"{loaded.evaluated_with.model} has no predictions to write; leave --output out")
     output.write_text("".join(f"{line}\n" for line in found.predictions), "utf-8")

@@ -1,4 +1,4 @@
-"""`regard explore`: a model, opened up in a browser."""
+"""`regard explore`: look inside a model in the browser."""
 
 import threading
 import webbrowser
@@ -13,14 +13,14 @@ from regard.errors import RegardError
 
 def explore(
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="A sentence to begin with; without it, an example.")
+        str | None, typer.Argument(metavar="[TEXT]", help="Text to show first; default: an example.")
     ] = None,
     model: Model = None,
-    host: Annotated[str, typer.Option(help="Listen at this address; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Listen at this port; 0: any that is free.")] = 7007,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7007,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Open the explorer: what attends to what, every step with its numbers, and what would happen if.
+    """Open the explorer: attention maps, every step of the computation with its numbers, and interventions.
 
     Examples:
 
@@ -40,9 +40,9 @@ def explore(
     from regard.serve.explorer import Explorer
 
     def ready(url: str) -> None:
-        typer.echo(f"The explorer is at {url} (Ctrl-C ends it)")
+        typer.echo(f"The explorer is at {url} (stop it with Ctrl-C)")
         if browser:
-            # beside the server, which a browser of the terminal waits for
+            # in a thread: a text-mode browser would block the server that it waits for
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     name = model or default_for("explore")

@@ -1,4 +1,4 @@
-"""`regard glue`: the GLUE table of a model."""
+"""`regard glue`: GLUE scores of a model."""
 
 import json
 from pathlib import Path
@@ -14,21 +14,19 @@ if TYPE_CHECKING:
 
 def glue(
     model: ModelArgument,
-    data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="A folder with a folder for each task.")],
+    data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder with one subfolder per task.")],
     overrides: Overrides = None,
-    tasks: Annotated[
-        str | None, typer.Option(help="Some of the nine tasks, separated by commas; without it, all of them.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Fine-tunings of each task, with different seeds.")] = 1,
-    runs: Annotated[Path, typer.Option(help="The folder for the runs; finished ones are not repeated.")] = Path(
+    tasks: Annotated[str | None, typer.Option(help="Tasks, separated by commas; default: all nine.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of fine-tuning runs per task, with different seeds.")] = 1,
+    runs: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are not repeated.")] = Path(
         "runs/glue"
     ),
     submission: Annotated[
-        Path | None, typer.Option(help="Also answer the test sets, in a folder of files for the leaderboard.")
+        Path | None, typer.Option(help="Also predict the test sets, into this folder, for the leaderboard.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune a model on GLUE's tasks, with the recipe bert/glue, and show how well it does beside published models.
+    """Fine-tune a model on the GLUE tasks with the recipe bert/glue; show its scores beside published ones.
 
     Examples:
 
@@ -82,7 +80,7 @@ def _show(found: "Table") -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        "\nOurs: the best of each run's validations. The others: on the test sets, as published.\n"
-        "The average is over the tasks that were run, each with the mean of its metrics. Both sets of MNLI are one "
-        "task, ax does not count, and a model for which a number was not published has none."
+        "\nOurs: the best validation score of each run. Others: published test scores.\n"
+        "The average is over the tasks that were run, each with the mean of its metrics. Both sets of MNLI count as "
+        "one task, ax is not counted, and a model without a published score for a task has no average."
     )

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 lab = typer.Typer(rich_markup_mode=None)
 Conllu = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Tagged sentences, CoNLL-U, plain or .gz.")]
-Drawn = Annotated[Path | None, output_option("Draw the result: .png, .svg or .pdf.")]
+Plot = Annotated[Path | None, output_option("Plot the result to this .png, .svg or .pdf file.")]
 
 
 @lab.callback(invoke_without_command=True)
 def experiments(context: typer.Context) -> None:
-    """The lectures' claims as experiments. Without the name of one, all are listed.
+    """The lectures' claims as experiments. Without a name, all experiments are listed.
 
     Examples:
 
@@ -39,11 +39,11 @@ def layers(
     train: Conllu,
     valid: Conllu,
     model: Model = None,
-    most: Annotated[int, typer.Option(min=1, help="Sentences to learn from, at most.")] = 2000,
-    output: Drawn = None,
+    max_examples: Annotated[int, typer.Option(min=1, help="Maximum number of training sentences.")] = 2000,
+    output: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which layers of a BERT make the best features? Tag words with a linear layer on each choice of them.
+    """Which layers of a BERT give the best features? Tag words with a linear probe on each choice of layers.
 
     Examples:
 
@@ -57,12 +57,12 @@ def layers(
 
     _begin(Layers, output, as_json)
     encoder = load_for("embed", model)
-    found = Layers.run(encoder, list(islice(sentences(train), most)), list(sentences(valid)))
+    found = Layers.run(encoder, list(islice(sentences(train), max_examples)), list(sentences(valid)))
     _end(found, output, as_json)
 
 
 def _begin(experiment: "type[Experiment]", output: Path | None, as_json: bool) -> None:
-    """Claim and prediction are told before the run, beside the numbers."""
+    """Prints claim and prediction to standard error before the run."""
     if output is not None:
         from regard.explain import figures
 
@@ -72,7 +72,7 @@ def _begin(experiment: "type[Experiment]", output: Path | None, as_json: bool) -
 
 
 def _end(found: "Experiment", output: Path | None, as_json: bool) -> None:
-    """The numbers; and beside them what they say of the prediction."""
+    """Prints the results, and the verdict on the prediction to standard error."""
     if output is not None:
         from regard.explain import figures
 

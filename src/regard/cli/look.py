@@ -1,4 +1,4 @@
-"""`regard look`: what attends to what."""
+"""`regard look`: show attention weights."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,25 +11,27 @@ from regard.errors import RegardError
 
 def look(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence; for BERT, [SEP] parts two and [MASK] hides a word.")
+        str, typer.Argument(metavar="TEXT", help="A sentence; for BERT, [SEP] separates two, and [MASK] masks a word.")
     ],
     model: Model = None,
     target: Annotated[
-        str | None, typer.Option(help="What is said of it: a translation, label, tags; without it, the model's own.")
+        str | None, typer.Option(help="Output to explain (translation, label, tags); default: the model's own.")
     ] = None,
     view: Annotated[
         Literal["matrix", "lines", "grid", "positions"],
-        typer.Option(help="A matrix; lines between words; a grid of all heads; the model's positions."),
+        typer.Option(help="A matrix; lines between words; a grid of all heads; positional encodings."),
     ] = "matrix",
     layer: Annotated[
         str | None,
-        typer.Option(help="One attention; an unknown one is told which there are. Without it, the mean of all."),
+        typer.Option(help="Attention to show; a wrong name lists the valid ones. Default: the mean of all."),
     ] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="One head, from 0; without it, the mean of all.")] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show the tokens, not put together to words.")] = False,
-    output: Annotated[Path | None, output_option("Write a picture: .png, .svg, .pdf; or a page: .html.")] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, help="Index of the head, from 0; default: the mean of all.")
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
+    output: Annotated[Path | None, output_option("Write a figure (.png, .svg, .pdf) or a page (.html).")] = None,
 ) -> None:
-    """Show what each word looked at: of a translation in its source, or within a text.
+    """Show what each word attends to: words of a translation in its source, or words within a text.
 
     Examples:
 
@@ -58,9 +60,7 @@ def look(
     output_line = media.of(trace.output).line(trace.output)
     if output is None:
         if view != "matrix":
-            raise RegardError(
-                f"a view of {view} needs a picture to be drawn in; name one with -o, such as -o {view}.png"
-            )
+            raise RegardError(f"--view {view} cannot be shown as text; name a file with -o, such as -o {view}.png")
         typer.echo(str(seen))
         if output_line and not trace.writes:
             typer.echo(f"\n{output_line}")

@@ -1,4 +1,4 @@
-"""`regard`: the verbs, and how errors reach a person."""
+"""`regard`: the verbs, and how errors are reported."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain text is quick, and any screen reader can read it
+    rich_markup_mode=None,  # plain text is fast, and works with any screen reader
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
@@ -45,8 +45,8 @@ for verb in (
 app.add_typer(lab, name="lab")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 
@@ -61,11 +61,11 @@ def options(
 
 
 def main() -> None:
-    """Runs the command. What a person can mend is told in words; anything else is a bug, with its traceback."""
+    """Runs the command. User errors are reported in one line; any other exception is a bug and keeps its traceback."""
     try:
         app()
     except BrokenPipeError:
-        # the reader has left, as in `regard recipes | head`; no more is to be written, not even at exit
+        # the reader closed the pipe, as in `regard recipes | head`; nothing more may be written, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (RegardError, OSError) as error:

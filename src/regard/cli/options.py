@@ -7,12 +7,12 @@ import typer
 
 
 def json_option(help: str) -> Any:  # noqa: A002, as typer calls it
-    """The option `--json` of a verb whose JSON needs a word."""
+    """The option `--json` with a help text of its own."""
     return typer.Option("--json", help=help)
 
 
 def output_option(help: str) -> Any:  # noqa: A002, as typer calls it
-    """The option `--output` of a verb, which says what it writes there."""
+    """The option `--output` with a help text of its own."""
     return typer.Option("--output", "-o", help=help)
 
 
@@ -21,34 +21,33 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A run's folder, a model's folder, hf:FOLDER of Hugging Face's, or a bundled model; without it, the "
-        "bundled one that serves this verb.",
+        help="Folder of a run or model, hf:FOLDER for a Hugging Face model, or a bundled model; default: the bundled "
+        "model for this verb.",
     ),
 ]
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A run's folder, a model's folder, or a bundled model.")
-]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a run or model, or a bundled model.")]
 Engine = Annotated[
-    Literal["torch", "ct2"], typer.Option(help="What computes: torch, or CTranslate2 in 8 bits, which is faster.")
+    Literal["torch", "ct2"],
+    typer.Option(help="Inference engine: torch, or CTranslate2 (ct2) in 8 bits, which is faster."),
 ]
 
 Recipe = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A bundled recipe, a file of your own, or the folder of a run.")
+    str, typer.Argument(metavar="RECIPE", help="A bundled recipe, a recipe file, or the folder of a run.")
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Changes of the recipe, such as data.train=my.tsv or train.minutes=30."),
+    typer.Argument(metavar="KEY=VALUE", help="Recipe overrides, such as data.train=my.tsv or train.minutes=30."),
 ]
 
-Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of standard input.")]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; default: lines of standard input.")]
 Source = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lines to translate, plain or .gz.")]
-Reference = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Their translations, line by line.")]
+Reference = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Reference translations, line by line.")]
 
-Beam = Annotated[int, typer.Option(min=1, help="Translations followed at a time; 1 is greedy search.")]
+Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
 LengthPenalty = Annotated[
-    float, typer.Option(min=0, help="Above 1, longer translations are preferred; below it, shorter ones.")
+    float, typer.Option(min=0, help="Length penalty: above 1 prefers longer translations, below 1 shorter ones.")
 ]
-Align = Annotated[bool, typer.Option("--align", help="Also say which words stand for which: 0-0 1-2, source first.")]
+Align = Annotated[bool, typer.Option("--align", help="Also print word alignments: 0-0 1-2, source first.")]
 
 AsJson = Annotated[bool, json_option("Print as JSON.")]
-AsJsonLines = Annotated[bool, json_option("A JSON object a line.")]
+AsJsonLines = Annotated[bool, json_option("Print one JSON object per line.")]

@@ -1,4 +1,4 @@
-"""`regard plan`: what a training will take, before it is begun."""
+"""`regard plan`: estimate the cost of a training run before it starts."""
 
 import dataclasses
 import json
@@ -12,11 +12,11 @@ from regard.cli.options import AsJson, Overrides, Recipe
 def plan(
     name: Recipe,
     overrides: Overrides = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Say what fits into so many minutes.")] = 60,
-    seconds: Annotated[float, typer.Option("--probe", min=0, help="Seconds to train for, to find out.")] = 30,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time budget: also report how many steps fit into it.")] = 60,
+    seconds: Annotated[float, typer.Option("--probe", min=0, help="Seconds to train for the estimate.")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Predict time, memory and work of a training, by a little of it. Nothing is kept.
+    """Estimate time, memory and compute of a training run by training for a few seconds. Nothing is saved.
 
     Examples:
 
@@ -35,14 +35,14 @@ def plan(
     epoch = found.steps_per_epoch
     rows = {
         "parameters": f"{found.parameters:,}",
-        "work": f"{found.flops_per_step / 1e9:,.1f} GFLOP a step; training gets {found.utilisation:.0%} of the "
-        f"machine's matrix products, {found.limit / 1e9:,.0f} GFLOP/s",
-        "speed": f"{found.tokens_per_second:,.0f} tokens/s, {_time(found.seconds_per_step)} a step",
+        "work": f"{found.flops_per_step / 1e9:,.1f} GFLOP per step; training reaches {found.utilisation:.0%} of the "
+        f"machine's matrix product speed, {found.limit / 1e9:,.0f} GFLOP/s",
+        "speed": f"{found.tokens_per_second:,.0f} tokens/s, {_time(found.seconds_per_step)} per step",
         "epoch": f"{_time(epoch * found.seconds_per_step)}, {epoch:,.0f} steps",
         "validation": f"{_time(found.seconds_per_validation)}, every {chosen.train.validate_every:,} steps",
         "whole run": f"{_time(found.seconds)}, {found.steps:,} steps, {found.steps / epoch:.1f} epochs",
         "peak memory": f"{found.peak_memory / 1e9:.1f} GB",
-        "checkpoint": f"{found.checkpoint_bytes / 1e6:,.0f} MB on disk, of which "
+        "checkpoint": f"{found.checkpoint_bytes / 1e6:,.0f} MB on disk; "
         f"{max(2, chosen.train.average_checkpoints)} are kept",
         f"in {minutes:g} min": f"{found.fitting_steps:,} steps, {found.fitting_steps / epoch:.1f} epochs",
     }
@@ -51,7 +51,7 @@ def plan(
 
 
 def _time(seconds: float) -> str:
-    """Seconds, in a unit that fits them."""
+    """A duration in a suitable unit."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 100:

@@ -1,4 +1,4 @@
-"""`regard recipes`: list, show and copy the recipes that come with Regard; list the keys that recipes have."""
+"""`regard recipes`: list, show and copy the bundled recipes; list the keys of recipes."""
 
 import json
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="A recipe to show; without it, all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Recipe to show; default: list all.")] = None,
     output: Annotated[
-        Path | None, output_option("Copy the recipe to this file, to change it there; or write the keys or the schema.")
+        Path | None, output_option("Copy the recipe to this file; or write the keys or the schema to it.")
     ] = None,
-    as_json: Annotated[bool, json_option("List as JSON.")] = False,
+    as_json: Annotated[bool, json_option("Print the list as JSON.")] = False,
     keys: Annotated[
         bool, typer.Option("--keys", help="List all keys of recipes: type, default, meaning; with -o, as Markdown.")
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of recipes, for editors.")] = False,
 ) -> None:
-    """List the recipes, show one, or copy one; list the keys that recipes have.
+    """List the recipes, show one, or copy one; list the keys of recipes.
 
     Examples:
 
@@ -42,18 +42,18 @@ def recipes(
     """
     if keys or schema:
         if name is not None or (keys and schema):
-            raise RegardError("--keys and --schema are about all recipes; give one of them, without a name")
+            raise RegardError("--keys and --schema describe all recipes; give only one of them, and no recipe name")
         _reference(keys, output, as_json)
         return
     if name is None:
         if output is not None:
-            raise RegardError(f"which recipe is to be copied to {output}? Name one: regard recipes NAME -o {output}")
+            raise RegardError(f"no recipe to copy to {output}; name one: regard recipes NAME -o {output}")
         titles = {name: path.read_text("utf-8").splitlines()[0].lstrip("# ") for name, path in bundled().items()}
         width = max(map(len, titles))
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{n:<{width}}  {t}" for n, t in titles.items()))
         return
     if as_json:
-        raise RegardError("--json goes with the list of all recipes; a recipe itself is TOML")
+        raise RegardError("--json is for the list of all recipes; a single recipe is TOML")
     text = find(name).read_text("utf-8")
     if output is None:
         typer.echo(text, nl=False)
@@ -62,12 +62,12 @@ def recipes(
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise RegardError(f"{output} exists and is left as it is; choose another name") from None
+        raise RegardError(f"{output} exists and is not overwritten; choose another name") from None
     typer.echo(f"{output}: a copy of {name}; try: regard describe {output}")
 
 
 def _reference(keys: bool, output: Path | None, as_json: bool) -> None:
-    """Prints or writes the keys that recipes have, or else their schema."""
+    """Prints or writes the keys of recipes, or their schema."""
     from regard import reference
 
     if output is None and keys and not as_json:
@@ -85,7 +85,7 @@ def _reference(keys: bool, output: Path | None, as_json: bool) -> None:
 
 
 def _show(tables: Sequence["Table"]) -> None:
-    """Prints the keys of recipes, a table for each of theirs."""
+    """Prints the keys of recipes, one table per recipe section."""
     from rich.console import Console
     from rich.table import Table as Columns
     from rich.text import Text

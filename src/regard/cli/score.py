@@ -1,4 +1,4 @@
-"""`regard score`: how likely is a given translation?"""
+"""`regard score`: log-probabilities of given translations."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from regard.cli.options import Align, AsJson, ModelArgument, Source
 def score(
     model: ModelArgument,
     source: Source,
-    target: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Translations to judge, line by line.")],
+    target: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Translations to score, line by line.")],
     align: Align = False,
     as_json: AsJson = False,
 ) -> None:
-    """Log-probability of given translations, one a line; and what aligns with what in them.
+    """Print the log-probability of given translations, one per line, and with --align their word alignments.
 
     Examples:
 

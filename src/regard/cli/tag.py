@@ -1,4 +1,4 @@
-"""`regard tag`: the tag of each word."""
+"""`regard tag`: tag each word of a text."""
 
 import json
 
@@ -9,7 +9,7 @@ from regard.cli.texts import chunks
 
 
 def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) -> None:
-    """Give each word of a text its tag.
+    """Tag each word of a text.
 
     Examples:
 
@@ -30,4 +30,4 @@ def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) 
             else:
                 typer.echo(" ".join(found or "?" for found in tags))
     if truncated:
-        typer.echo(f"texts too long for the model, whose last words have no tag: {truncated:,}", err=True)
+        typer.echo(f"truncated texts (too long for the model), whose last words have no tag: {truncated:,}", err=True)

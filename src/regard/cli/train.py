@@ -1,4 +1,4 @@
-"""`regard train`: a recipe in, a model out."""
+"""`regard train`: train the model of a recipe."""
 
 import os
 
@@ -43,4 +43,4 @@ def train(
         training.report.say(f"regard: {stopped}")
         raise typer.Exit(stopped.exit_code) from None
     if training.group.is_first:
-        typer.echo(f'{folder}: the model. Try: regard {training.task.verbs[0]} --model {chosen.run} "..."')
+        typer.echo(f'{folder}: trained model. Try: regard {training.task.verbs[0]} --model {chosen.run} "..."')

@@ -1,4 +1,4 @@
-"""`regard translate`: text in, translations out."""
+"""`regard translate`: translate texts."""
 
 import json
 from collections.abc import Sequence
@@ -20,16 +20,21 @@ def translate(
     model: Model = None,
     beam: Beam = 4,
     length_penalty: LengthPenalty = 1.0,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations to give for each text.")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw translations by chance instead of the best.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less daring, above more.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: from so many likeliest tokens only.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="With --sample: from the likeliest with this share.")] = None,
-    seed: Annotated[int | None, typer.Option(help="With --sample: another seed, other translations.")] = None,
-    prefix: Annotated[str, typer.Option(help="Words that the translation must begin with.")] = "",
+    n_best: Annotated[int, typer.Option(min=1, help="Number of translations per text.")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample translations instead of beam search.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less random, above 1 more.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: only from the k most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="With --sample: only from the most probable tokens with this total probability."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: seed of the random number generator.")] = None,
+    prefix: Annotated[str, typer.Option(help="Words that the translation must start with.")] = "",
     align: Align = False,
     engine: Engine = "torch",
-    as_json: Annotated[bool, json_option("A JSON object a line, with words, scores and, with --align, links.")] = False,
+    as_json: Annotated[
+        bool, json_option("Print one JSON object per line: words, scores and, with --align, alignment links.")
+    ] = False,
 ) -> None:
     """Translate texts, or standard input line by line. Paragraphs are translated sentence by sentence.
 
@@ -50,16 +55,18 @@ def translate(
     from regard.library import load_for
     from regard.tasks.documents import translate_texts
 
-    draws: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    drawn = {name: value for name, value in draws.items() if value is not None}
-    if drawn and not sample:
-        raise RegardError(f"--{next(iter(drawn)).replace('_', '-')} is for --sample; add it, or leave this out")
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampled = {name: value for name, value in sampling.items() if value is not None}
+    if sampled and not sample:
+        raise RegardError(
+            f"--{next(iter(sampled)).replace('_', '-')} needs --sample; add --sample, or leave this option out"
+        )
     translator: Translator = load_for("translate", model, engine)
     search: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
 
     def write(some: Sequence[str], prefixes: Sequence[str]) -> "list[list[Translation]]":
         if sample:
-            return translator.sample(some, samples=n_best, prefixes=prefixes, align=align, **drawn)
+            return translator.sample(some, samples=n_best, prefixes=prefixes, align=align, **sampled)
         return translator.translate(some, **search, prefixes=prefixes, align=align, scores=as_json)
 
     for found in translate_texts(given(texts), write, prefix):

@@ -1,1 +1,1 @@
-"""Between the world and tensors: tokenizers today, pixels and sound later. Codecs are saved inside model folders."""
+"""Codecs convert between text and tensors: tokenizers today, images and audio later. Model folders contain them."""

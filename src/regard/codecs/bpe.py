@@ -1,14 +1,14 @@
 """Byte-pair encoding, written to be read: the same tokens as `gpt2.ByteBpe`, in a few lines of Python.
 
-A text is cut into words, and words into bytes. Whoever learns joins the two neighbours that stand side by side most
-often into a new token, looks again, and so on; whoever encodes joins what has been learned, in the same order.
+A text is split into words, and words into bytes. Learning merges the most frequent pair of adjacent tokens into a new
+token, and repeats this; encoding applies the learned merges in the same order.
 
     pairs = learn(3, [b"low lower lowest"])     # l + o, lo + w, and the space before it: " " + low
     encode(b" lower", pairs)                    # [258, 68, 81]: " low", "e", "r"
     decode([258, 68, 81], pairs)                # b" lower"
 
-Tokens 0 to 255 are the bytes, token 256 is the first pair joined, token 257 the second. There is no token for the end
-of a document: `gpt2.ByteBpe` puts one after these.
+Tokens 0 to 255 are the bytes, token 256 is the first merged pair, token 257 the second. There is no end-of-document
+token; `gpt2.ByteBpe` adds one after these.
 """
 
 import re
@@ -21,29 +21,29 @@ from tokenizers import Regex, pre_tokenizers
 Pair = tuple[int, int]
 Pairs = Sequence[Pair]
 
-# GPT-2 numbers the bytes that are a visible character in Latin-1 first; token 0 is "!", token 220 the space.
+# In GPT-2's vocabulary, bytes that are a visible Latin-1 character come first; token 0 is "!", token 220 the space.
 BYTES = sorted(range(256), key=lambda byte: (byte == ord(" ") or not chr(byte).isprintable(), byte))
 NUMBERS = {byte: number for number, byte in enumerate(BYTES)}
 
-# GPT-2's words: English endings; letters, digits, or other signs, each with the space before them; and spaces, but for
-# the last one if a word comes after it. Python's own expressions do not know letters, \p{L}, and digits, \p{N}.
+# GPT-2's pre-tokenization: English contractions; letters, digits, or other symbols, each with the space before it; and
+# whitespace, except the last space before a word. Python's `re` lacks the classes \p{L} (letters) and \p{N} (digits).
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_CUT = pre_tokenizers.Split(Regex(WORDS), "isolated")
+_SPLIT = pre_tokenizers.Split(Regex(WORDS), "isolated")
 
 
 def split(text: bytes) -> list[bytes]:
-    """The words of a text; pairs are never joined across two of them.
+    """The words of a text; pairs are never merged across word boundaries.
 
-    A text may be any bytes. Those that are not UTF-8 count as signs.
+    A text may be any bytes. Those that are not UTF-8 count as symbols.
     """
-    letters = text.decode("utf-8", "surrogateescape")  # such bytes become what Python can turn into them again
-    signs = re.sub(r"[\udc80-\udcff]", "\ufffd", letters)
-    cuts = [cut for _, cut in _CUT.pre_tokenize_str(signs)]
-    return [letters[begin:end].encode("utf-8", "surrogateescape") for begin, end in cuts]
+    decoded = text.decode("utf-8", "surrogateescape")  # invalid bytes become surrogates, which can be encoded again
+    printable = re.sub(r"[\udc80-\udcff]", "\ufffd", decoded)
+    spans = [span for _, span in _SPLIT.pre_tokenize_str(printable)]
+    return [decoded[begin:end].encode("utf-8", "surrogateescape") for begin, end in spans]
 
 
 def join(tokens: Iterable[int], pair: Pair, joined: int) -> list[int]:
-    """The tokens with the pair made one wherever it stands, from left to right."""
+    """Merges every occurrence of a pair into the token `joined`, from left to right."""
     result: list[int] = []
     for token in tokens:
         if result and (result[-1], token) == pair:
@@ -53,16 +53,15 @@ def join(tokens: Iterable[int], pair: Pair, joined: int) -> list[int]:
     return result
 
 
-def learn(most: int, texts: Iterable[bytes]) -> list[Pair]:
-    """The pairs to join, in order, at most so many.
+def learn(count: int, texts: Iterable[bytes]) -> list[Pair]:
+    """Learns at most `count` merges, in order.
 
-    Each is the most frequent one after those before it are joined; the first `a a` of `a a a` counts, and so does the
-    second. Of pairs that are equally frequent, the one whose left token has the lowest number is taken, then the one
-    whose right token has. `tokenizers` counts and decides alike.
+    Each is the most frequent pair after the previous merges; overlapping pairs count, so `a a a` has `a a` twice. Ties
+    are broken by the lowest left token id, then by the lowest right one. The library `tokenizers` does the same.
     """
     words = Counter(tuple(NUMBERS[byte] for byte in word) for text in texts for word in split(text))
     pairs: list[Pair] = []
-    while len(pairs) < most:
+    while len(pairs) < count:
         counts: Counter[Pair] = Counter()
         for word, times in words.items():
             for pair in pairwise(word):
@@ -76,7 +75,7 @@ def learn(most: int, texts: Iterable[bytes]) -> list[Pair]:
 
 
 def encode(text: bytes, pairs: Pairs) -> list[int]:
-    """The tokens of a text: in each word, of the pairs that stand there, the one learned first is joined first."""
+    """The tokens of a text: in each word, the pair that was learned first is merged first."""
     joined = {pair: number for number, pair in enumerate(pairs, start=256)}
     tokens = []
     for word in split(text):
@@ -89,7 +88,7 @@ def encode(text: bytes, pairs: Pairs) -> list[int]:
 
 
 def decode(tokens: Iterable[int], pairs: Pairs) -> bytes:
-    """The text of some tokens, byte by byte as it was."""
+    """The bytes of tokens, identical to the original text."""
     spelled = [bytes([byte]) for byte in BYTES]
     for left, right in pairs:
         spelled.append(spelled[left] + spelled[right])

@@ -1,6 +1,6 @@
-"""Tokenizers for models that go on with a text: GPT-2's, whose tokens are strings of bytes, and one of characters.
+"""Tokenizers for language models: GPT-2's byte-level BPE, and a character-level tokenizer.
 
-Both give a text back to the letter; `bpe` shows in plain Python what the first one does.
+Both are lossless; `bpe` implements the first one in plain Python.
 """
 
 import json
@@ -21,24 +21,24 @@ from regard.errors import RegardError
 
 END = "<|endoftext|>"
 FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-VERSION = "#version"  # how a list of pairs may begin
+VERSION = "#version"  # optional first line of a merges file
 LETTERS = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), BYTES, strict=True))
-"""The byte that each letter stands for in the files of GPT-2, where "Ġ" is a space."""
-NAMED = 5  # unknown characters, in an error
-SAMPLE = 10_000  # pieces of text that a vocabulary is learnt from at most
+"""The byte that each character stands for in the files of GPT-2, where "Ġ" is a space."""
+NAMED = 5  # unknown characters listed in an error
+SAMPLE = 10_000  # maximum number of text chunks that a vocabulary is learned from
 
 
 class LosslessTokenizer(Tokenizer):
-    """A tokenizer that loses nothing; its `load` gives the kind that the file has."""
+    """A lossless tokenizer; `load` returns the subclass that matches the file."""
 
-    called: ClassVar = "a tokenizer of texts"
+    called: ClassVar = "a tokenizer of a language model"
     end: int | None
-    """The token between two documents, if there is one."""
+    """The token between two documents, or None."""
     begin: int
-    """What a text that begins with nothing goes on from: `end`, or else a line break, or else token 0."""
+    """The first input token of generation without a prompt: `end` if it exists, else a line break, else token 0."""
 
     def __new__(cls, *engine: Engine) -> Self:
-        """A tokenizer of the kind that can use the engine."""
+        """Creates the subclass that matches the engine."""
         kind: Any = cls
         if cls is LosslessTokenizer:
             kind = CharacterTokenizer if isinstance(engine[0].model, models.WordLevel) else ByteBpe
@@ -54,7 +54,7 @@ class LosslessTokenizer(Tokenizer):
             engine.add_special_tokens([END])
         # "<|endoftext|>" in a text is thirteen characters, not the end of it
         engine.encode_special_tokens = True
-        # files of others may cut and pad on their own
+        # tokenizer files from elsewhere may enable truncation and padding
         engine.no_truncation()
         engine.no_padding()
         added = engine.get_added_tokens_decoder()
@@ -65,7 +65,7 @@ class LosslessTokenizer(Tokenizer):
         self.begin = line_break if self.end is None else self.end
 
     def _bytes_of(self, name: str) -> bytes:
-        """The bytes of a token that the vocabulary has under this name."""
+        """The bytes of a token, given its name in the vocabulary."""
         raise NotImplementedError
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -73,30 +73,30 @@ class LosslessTokenizer(Tokenizer):
         raise NotImplementedError
 
     def decode(self, texts: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each list of tokens; bytes that are no whole character are shown as U+FFFD."""
+        """The text of each list of tokens; bytes that are not a complete character become U+FFFD."""
         return [self.raw(tokens).decode("utf-8", "replace") for tokens in texts]
 
     def raw(self, tokens: Sequence[int]) -> bytes:
-        """The bytes that tokens stand for: none, if they are special or beyond the vocabulary."""
+        """The bytes of tokens; special tokens and ids outside the vocabulary have none."""
         return b"".join(self._raw.get(token, b"") for token in tokens)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """What each token looks like on its own; what is no whole character is shown as U+FFFD."""
+        """The text of each token on its own; bytes that are not a complete character become U+FFFD."""
         return [self._specials.get(token) or self.raw([token]).decode("utf-8", "replace") for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[int]:
-        """The number of the word that each token belongs to, words being parted by spaces; -1: to none."""
-        numbers, word, parted = [], -1, True
+        """The index of the word of each token; words are separated by whitespace, and -1 means no word."""
+        numbers, word, after_space = [], -1, True
         for token in tokens:
             raw = self.raw([token])
             visible = bool(raw.strip())
-            word += visible and (parted or raw[:1].isspace())
+            word += visible and (after_space or raw[:1].isspace())
             numbers.append(word if visible else -1)
-            parted = not visible
+            after_space = not visible
         return numbers
 
     def spelled(self, tokens: Sequence[int]) -> tuple[str, ...]:
-        """The words that `words` numbers, their pieces put together."""
+        """The text of each word that `words` indexes, its tokens joined."""
         numbers = self.words(tokens)
         words = [b""] * (max(numbers, default=-1) + 1)
         for token, number in zip(tokens, numbers, strict=True):
@@ -106,19 +106,19 @@ class LosslessTokenizer(Tokenizer):
 
 
 class ByteBpe(LosslessTokenizer):
-    """GPT-2's byte-level BPE: every text has tokens, and none is changed before it is cut."""
+    """GPT-2's byte-level BPE: it encodes any text, without normalisation."""
 
     kind: ClassVar = "byte_pairs"
-    called: ClassVar = "a tokenizer of GPT-2"
+    called: ClassVar = "a GPT-2 tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.BPE):
             raise RegardError(f"the tokenizer's model is {type(engine.model).__name__}; expected BPE")
-        cut = engine.pre_tokenizer
-        plain = isinstance(cut, pre_tokenizers.ByteLevel) and cut.use_regex and not cut.add_prefix_space
+        splitter = engine.pre_tokenizer
+        plain = isinstance(splitter, pre_tokenizers.ByteLevel) and splitter.use_regex and not splitter.add_prefix_space
         if engine.normalizer is not None or not plain:
             raise RegardError(
-                f"the tokenizer's normalizer is {engine.normalizer}, its pre-tokenizer {cut}; "
+                f"the tokenizer's normalizer is {engine.normalizer}, its pre-tokenizer {splitter}; "
                 f"GPT-2's are None and ByteLevel(add_prefix_space=False, use_regex=True)"
             )
         _expect_all_bytes(engine.get_vocab())
@@ -126,10 +126,10 @@ class ByteBpe(LosslessTokenizer):
 
     @classmethod
     def train(cls, vocab_size: int, texts: Iterable[str]) -> "ByteBpe":
-        """Learns a vocabulary from texts: the bytes, the pairs in the order in which they are joined, and the end."""
-        least = len(LETTERS) + 1
-        if vocab_size < least:
-            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes and {END}; choose {least} or more")
+        """Learns a vocabulary from texts: the bytes, the merged pairs in order, and the end token."""
+        minimum = len(LETTERS) + 1
+        if vocab_size < minimum:
+            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes and {END}; choose {minimum} or more")
         engine = _byte_level(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=vocab_size - 1, initial_alphabet=list(LETTERS), show_progress=False)
         engine.train_from_iterator(texts, trainer)
@@ -141,8 +141,8 @@ class ByteBpe(LosslessTokenizer):
         """Reads the files of GPT-2, which Hugging Face calls `vocab.json` and `merges.txt`.
 
         Args:
-            encoder_json: A table with the number of each token.
-            vocab_bpe: The pairs to join, one a line and the first ones first, below a line with a version.
+            encoder_json: JSON object with the id of each token.
+            vocab_bpe: The merges in order, one per line, below a line with a version.
         """
         vocabulary = _vocabulary(encoder_json)
         pairs = []
@@ -151,25 +151,25 @@ class ByteBpe(LosslessTokenizer):
                 continue
             left, _, right = line.partition(" ")
             if not left or not right or " " in right:
-                raise RegardError(f"{vocab_bpe}, line {number}: {line!r} is not two tokens with a space between them")
+                raise RegardError(f"{vocab_bpe}, line {number}: {line!r} is not two tokens separated by a space")
             for token in (left, right, left + right):
                 if token not in vocabulary:
                     raise RegardError(
-                        f"{vocab_bpe}, line {number}: {encoder_json} has no token {token!r}; take files of one model"
+                        f"{vocab_bpe}, line {number}: {encoder_json} has no token {token!r}; use files of one model"
                     )
             pairs.append((left, right))
         return cls(_byte_level(models.BPE(vocabulary, pairs)))
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ByteBpe":
-        """Reads these files by the names that Hugging Face or the authors gave them."""
+        """Reads these files from a folder, under the names of Hugging Face or of the authors."""
         for tokens, pairs in FILES:
             if (folder / tokens).is_file() and (folder / pairs).is_file():
                 return cls.from_files(folder / tokens, folder / pairs)
         raise RegardError(f"{folder}: has neither {' nor '.join(' with '.join(names) for names in FILES)}")
 
     def _bytes_of(self, name: str) -> bytes:
-        # a name that is not made of GPT-2's letters can only be of a token that no text has
+        # a name with other characters than GPT-2's can only be a token that does not occur in text
         return bytes(map(LETTERS.__getitem__, name)) if LETTERS.keys() >= set(name) else name.encode()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -179,34 +179,34 @@ class ByteBpe(LosslessTokenizer):
                 text.encode()
             except UnicodeEncodeError as error:
                 raise RegardError(
-                    f"character {error.start + 1} of the text is {text[error.start]!r}, half of one; "
+                    f"character {error.start + 1} of the text is the lone surrogate {text[error.start]!r}; "
                     f"is the text encoded as UTF-8?"
                 ) from None
         return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 class CharacterTokenizer(LosslessTokenizer):
-    """Each character that was learned is a token; there are no others."""
+    """A character-level tokenizer: each learned character is a token, and there are no others."""
 
     kind: ClassVar = "characters"
-    called: ClassVar = "a tokenizer of characters"
+    called: ClassVar = "a character-level tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.WordLevel):
             raise RegardError(f"the tokenizer's model is {type(engine.model).__name__}; expected WordLevel")
         self._numbers = engine.get_vocab()
         if long := [name for name in self._numbers if len(name) != 1]:
-            raise RegardError(f"the vocabulary has {long[0]!r}, which is not one character")
+            raise RegardError(f"the vocabulary contains {long[0]!r}, which is not a single character")
         super().__init__(engine)
 
     @classmethod
     def learn(cls, texts: Iterable[str]) -> "CharacterTokenizer":
-        """Takes all characters of the texts, in the order of Unicode."""
+        """Learns all characters of the texts, sorted by code point."""
         characters: set[str] = set()
         for text in texts:
             characters.update(text)
         if not characters:
-            raise RegardError("there are no characters to learn; the text is empty")
+            raise RegardError("the text is empty; there are no characters to learn")
         numbers = {character: number for number, character in enumerate(sorted(characters))}
         engine = Engine(models.WordLevel(numbers))
         engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -219,15 +219,15 @@ class CharacterTokenizer(LosslessTokenizer):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
         try:
-            # far faster than the engine, which keeps a word and a place for every token
+            # much faster than the engine, which stores a word and an offset for every token
             return [list(map(self._numbers.__getitem__, text)) for text in texts]
         except KeyError:
             unknown = sorted(set().union(*texts) - self._numbers.keys())
             named = ", ".join(map(repr, unknown[:NAMED]))
             more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
             raise RegardError(
-                f"the text has characters that the model has never seen: {named}{more}; it knows "
-                f"{len(self._numbers)}. Leave them out, or train on a text that has them"
+                f"the text has characters that are not in the vocabulary of {len(self._numbers)}: {named}{more}. "
+                f"Remove them, or train on a text that contains them"
             ) from None
 
 
@@ -240,13 +240,13 @@ def _byte_level(model: models.BPE) -> Engine:
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
-    """The numbers of tokens in a file of GPT-2."""
+    """The token ids in a vocabulary file of GPT-2."""
     try:
         vocabulary = json.loads(path.read_text("utf-8"))
     except ValueError:
-        raise RegardError(f"{path}: damaged, it is not JSON") from None
+        raise RegardError(f"{path}: damaged, not valid JSON") from None
     if not isinstance(vocabulary, dict):
-        raise RegardError(f"{path}: expected a table with the number of each token")
+        raise RegardError(f"{path}: expected a JSON object with the id of each token")
     try:
         _expect_all_numbers(vocabulary)
         _expect_all_bytes(vocabulary)
@@ -256,47 +256,47 @@ def _vocabulary(path: Path) -> dict[str, int]:
 
 
 def _expect_all_numbers(vocabulary: Mapping[str, Any]) -> None:
-    """Each number from 0 on has a token."""
+    """Raises an error unless the token ids are 0, 1, 2 and so on, without gaps."""
     for token, number in vocabulary.items():
         if type(number) is not int:
-            raise RegardError(f"the number of the token {token!r} is {number!r}; expected 0, 1, 2 ...")
+            raise RegardError(f"the id of the token {token!r} is {number!r}; expected 0, 1, 2 ...")
     if missing := set(range(len(vocabulary))) - set(vocabulary.values()):
         raise RegardError(
-            f"no token has the number {min(missing)}; {len(vocabulary)} tokens have 0 to {len(vocabulary) - 1}"
+            f"no token has the id {min(missing)}; ids of {len(vocabulary)} tokens must be 0 to {len(vocabulary) - 1}"
         )
 
 
 def _expect_all_bytes(vocabulary: Mapping[str, Any]) -> None:
-    """Each byte has a token, so that each text has tokens."""
+    """Raises an error unless each byte has a token, so that any text can be encoded."""
     if missing := sorted(byte for letter, byte in LETTERS.items() if letter not in vocabulary):
-        raise RegardError(f"{len(missing)} of the 256 bytes are no tokens, the first of them {missing[0]:#04x}")
+        raise RegardError(f"{len(missing)} of the 256 bytes have no token, the first is {missing[0]:#04x}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharactersConfig(CodecConfig):
-    """Each character of a text by itself."""
+    """Character-level tokenizer."""
 
     codec: ClassVar = CharacterTokenizer
     is_known: ClassVar = False
     kind: Literal["characters"] = "characters"
 
     def expected(self) -> dict[str, Any]:
-        """One character at least."""
+        """At least one character."""
         return {"vocab_size": 1}
 
     def learn(self, examples: CodecExamples, _say: Say) -> CharacterTokenizer:
-        """All characters, those of the text to validate with among them."""
+        """Learns all characters of the training and validation text."""
         return CharacterTokenizer.learn(chain(examples.train(), examples.valid()))
 
     @classmethod
     def of(cls, _codecs: Sequence[Any]) -> Self:
-        """There is nothing to choose."""
+        """The config has no options."""
         return cls()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ByteBpeConfig(CodecConfig):
-    """Any text, as bytes that are put together the way GPT-2 does."""
+    """Byte-level BPE, as in GPT-2."""
 
     codec: ClassVar = ByteBpe
     kind: Literal["byte_pairs"] = "byte_pairs"
@@ -304,14 +304,14 @@ class ByteBpeConfig(CodecConfig):
     """Vocabulary size, special tokens included."""
     files: str | None = None
     """Folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
-    vocabulary is learnt."""
+    vocabulary is learned."""
 
     def expected(self) -> dict[str, Any]:
         """The size of the vocabulary."""
         return {"vocab_size": self.vocab_size}
 
     def learn(self, examples: CodecExamples, say: Say) -> ByteBpe:
-        """Pairs from files, or learnt from text."""
+        """Reads the merges from files, or learns them from text."""
         if self.files:
             return ByteBpe.from_folder(Path(self.files))
         say(f"learning a vocabulary of {self.vocab_size:,} tokens")

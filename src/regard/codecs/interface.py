@@ -1,4 +1,4 @@
-"""What every codec has: a kind, a slot, a file, and what a model must know of it."""
+"""The interface of all codecs: a kind, a slot, a file, and the sizes that a model needs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,65 +7,65 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from regard.config import Config
 
 Say = Callable[[str], None]
-SAMPLE = 2_000_000  # texts that a vocabulary is learnt from at most
+SAMPLE = 2_000_000  # maximum number of texts that a vocabulary is learned from
 
 
 class Codec(Protocol):
-    """Turns what a model reads or writes into tensors, and back."""
+    """Converts the inputs and outputs of a model to tensors and back."""
 
     kind: ClassVar[str]
     slot: ClassVar[str]
-    """The table of a recipe that describes it, and the name of its file: "tokenizer" for all codecs of text."""
+    """Its table in a recipe and the name of its file: "tokenizer" for all text codecs."""
 
     def sizes(self) -> Mapping[str, Any]:
-        """What a model must know of it, by the names of the model's config, such as the size of a vocabulary."""
+        """The values that a model's config takes from it, by key, such as the vocabulary size."""
         ...
 
     def save(self, path: Path) -> None:
-        """Writes it as one file."""
+        """Writes the codec as one file."""
         ...
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote."""
+        """Reads a file written by `save`."""
         ...
 
 
 class CodecExamples(NamedTuple):
-    """What a codec learns from; each call reads it again."""
+    """The examples that a codec learns from; each call reads them again."""
 
     train: Callable[[], Iterable[Any]]
     valid: Callable[[], Iterable[Any]] = tuple
 
 
 class CodecConfig(Config):
-    """A codec of a recipe, before it is made."""
+    """The settings of a codec in a recipe."""
 
     codec: ClassVar[type[Any]]
-    """The codec that is made of it."""
+    """The class of the codec."""
     is_known: ClassVar[bool] = True
-    """Its sizes are known before it has seen data; else `expected` gives the least they can be."""
+    """Whether its sizes are known before it has seen data; if not, `expected` gives their minimum."""
 
     def expected(self) -> dict[str, Any]:
-        """What a model will have to know of it; see `Codec.sizes`."""
+        """The sizes that the codec will have; see `Codec.sizes`."""
         raise NotImplementedError
 
     def learn(self, examples: CodecExamples, say: Say) -> Any:
-        """The codec, learnt from examples or read from a file."""
+        """Learns the codec from examples, or reads it from a file."""
         raise NotImplementedError
 
     def make(self, examples: Mapping[str, CodecExamples], say: Say) -> dict[str, Any]:
-        """A codec for each role, given what each can learn from."""
+        """Creates a codec for each role from the examples of each."""
         return {role: self.learn(given, say) for role, given in examples.items()}
 
     @classmethod
     def of(cls, codecs: Sequence[Any]) -> Self:
-        """The config that codecs at hand might have been made of."""
+        """A config that matches existing codecs."""
         return cls(**codecs[0].sizes())
 
 
 def files(codecs: Mapping[str, Codec]) -> dict[str, str]:
-    """The file of each role's codec: named by its slot alone where that holds one codec, else by the role, too."""
+    """The file name of each role's codec: the slot if it has only one codec, else the slot and the role."""
     by_slot: dict[str, set[int]] = {}
     for codec in codecs.values():
         by_slot.setdefault(codec.slot, set()).add(id(codec))
@@ -76,14 +76,14 @@ def files(codecs: Mapping[str, Codec]) -> dict[str, str]:
 
 
 def save(folder: Path, codecs: Mapping[str, Codec]) -> None:
-    """Writes codecs, each once."""
+    """Writes each codec once."""
     names = files(codecs)
     for name, codec in {names[role]: codec for role, codec in codecs.items()}.items():
         codec.save(folder / name)
 
 
 def load(folder: Path, kinds: Mapping[str, type[Any]]) -> dict[str, Any] | None:
-    """What `save` wrote, given the class of each role's codec; None if it is not there, or not all of it."""
+    """Reads codecs written by `save`, given the class of each role's codec; None if any file is missing."""
     names = {}
     for role, kind in kinds.items():
         candidates = [name for name in (f"{kind.slot}.json", f"{kind.slot}.{role}.json") if (folder / name).exists()]

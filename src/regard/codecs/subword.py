@@ -1,7 +1,7 @@
-"""Tokenizers: text to numbers and back, without loss.
+"""Subword tokenizers of translators: lossless byte-level BPE or unigram.
 
-Text is brought into Unicode's composed form (NFC) and taken as bytes, so that every text has its tokens, whatever it
-was trained on, and decoding gives it back to the letter.
+Text is normalised to Unicode's composed form (NFC) and encoded as bytes. Thus any text can be encoded, whatever the
+training data, and decoding returns exactly the normalised text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ from regard.errors import RegardError
 Kind = Literal["bpe", "unigram"]
 PAD_ID, BEGIN, END = 0, 1, 2
 SPECIALS = ("<pad>", "<s>", "</s>")
-FOREIGN = "\0"  # before the name of a token that this tokenizer decodes but never gives
+FOREIGN = "\0"  # prefix of tokens that this tokenizer can decode but never produces
 
 
 class SubwordTokenizer(Tokenizer):
-    """A byte-level tokenizer whose first tokens are padding, beginning and end of a sentence."""
+    """A byte-level tokenizer whose first tokens are padding, begin and end of sentence."""
 
     kind: ClassVar = "subword"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        # "<pad>" in a text is five characters, not an order to the model
+        # "<pad>" in a text is five characters, not a special token
         self.engine.encode_special_tokens = True
         self._spaces = frozenset("ĠĉĊċČč" if "ByteLevel" in repr(engine.decoder) else "▁")
         self._silent = {PAD_ID, BEGIN, END} | {i for i, t in engine.get_added_tokens_decoder().items() if t.special}
@@ -39,13 +39,13 @@ class SubwordTokenizer(Tokenizer):
     def train(cls, kind: Kind, vocab_size: int, texts: Iterable[str]) -> "SubwordTokenizer":
         """Learns a vocabulary from texts."""
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        least = len(SPECIALS) + len(alphabet)
-        if vocab_size < least:
-            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes; choose {least} or more")
+        minimum = len(SPECIALS) + len(alphabet)
+        if vocab_size < minimum:
+            raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes; choose {minimum} or more")
         engine = Engine(models.BPE() if kind == "bpe" else models.Unigram())
-        # every text gets a space in front, so that a word is the same token at the beginning and in the middle
+        # a space is prepended, so that a word has the same token at the beginning and in the middle of a text
         engine.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Prepend(" ")])
-        # digits stay single, so that any number can be copied, seen or not
+        # digits are separate tokens, so that any number can be copied, even an unseen one
         digits, bytes_ = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
         engine.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
         engine.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
@@ -61,13 +61,13 @@ class SubwordTokenizer(Tokenizer):
         return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sentence, without padding, beginning and end."""
+        """The text of each sentence, without special tokens."""
         return self.engine.decode_batch([list(tokens) for tokens in sentences])
 
     def words(self, tokens: Sequence[int]) -> list[int]:
-        """The number of the word that each token belongs to, words being parted by spaces; -1: to none.
+        """The index of the word of each token; words are separated by whitespace, and -1 means no word.
 
-        The words are those of the decoded text, in which padding and the like do not show.
+        The words are those of the decoded text, which has no special tokens.
         """
         numbers, word, after_space = [], -1, True
         for token in tokens:
@@ -84,7 +84,7 @@ class SubwordTokenizer(Tokenizer):
         return numbers
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """What each token looks like on its own; what is no whole character is shown as U+FFFD."""
+        """The text of each token on its own; bytes that are not a complete character become U+FFFD."""
         names = [(self.engine.id_to_token(token) or "").removeprefix(FOREIGN) for token in tokens]
         return [
             name if token in self._silent else self.engine.decoder.decode([name])
@@ -94,7 +94,7 @@ class SubwordTokenizer(Tokenizer):
 
 @dataclass(frozen=True, kw_only=True)
 class SubwordConfig(CodecConfig):
-    """Any text, as bytes that are put together."""
+    """Byte-level subword tokenizer: BPE or unigram."""
 
     codec: ClassVar = SubwordTokenizer
     kind: Kind = "bpe"
@@ -105,11 +105,11 @@ class SubwordConfig(CodecConfig):
     """Joint vocabulary: one for both languages, instead of one of this size for each."""
 
     def expected(self) -> dict[str, Any]:
-        """A joint vocabulary is the target's, which the source shares."""
+        """The vocabulary size; the source's is left out if the vocabulary is joint."""
         return {"vocab_size": self.vocab_size, **({} if self.joint else {"source_vocab_size": self.vocab_size})}
 
     def make(self, examples: Mapping[str, CodecExamples], say: Say) -> dict[str, Any]:
-        """A tokenizer for each role, or one for all of them."""
+        """Learns a tokenizer for each role, or a joint one."""
         say(f"learning a vocabulary of {self.vocab_size:,} tokens")
         texts = {role: islice(given.train(), SAMPLE) for role, given in examples.items()}
         if self.joint:
@@ -119,5 +119,5 @@ class SubwordConfig(CodecConfig):
 
     @classmethod
     def of(cls, codecs: Sequence[Any]) -> Self:
-        """The kind does not matter any more."""
+        """A config that matches existing tokenizers, except for the kind, which is not stored."""
         return cls(vocab_size=codecs[-1].vocab_size, joint=codecs[0] is codecs[-1])

@@ -1,4 +1,4 @@
-"""What all tokenizers have in common that the library `tokenizers` computes for: a file, and a number of tokens."""
+"""Base class of the tokenizers that use the library `tokenizers`."""
 
 from pathlib import Path
 from typing import ClassVar, Self
@@ -9,7 +9,7 @@ from regard.errors import RegardError
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, without their ends; only a line feed ends a line, as vocabularies hold other signs."""
+    """The lines of a UTF-8 file; only a line feed ends one, as vocabularies contain other line separators."""
     try:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -18,21 +18,21 @@ def read_lines(path: Path) -> list[str]:
 
 
 class Tokenizer:
-    """A tokenizer around the library's engine."""
+    """A wrapper around the library's tokenizer, the engine."""
 
     slot: ClassVar = "tokenizer"
     called: ClassVar = "a tokenizer"
-    """In errors."""
+    """Its description in error messages."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote."""
+        """Reads a file written by `save`."""
         try:
             return cls(Engine.from_file(str(path)))
-        except Exception as error:  # the library raises no narrower one
+        except Exception as error:  # the library raises only this class
             raise RegardError(f"{path}: not {cls.called} ({error})") from None
 
     def save(self, path: Path) -> None:
@@ -45,13 +45,13 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """The number of tokens."""
+        """The vocabulary size."""
         return self.engine.get_vocab_size()
 
     def sizes(self) -> dict[str, int]:
-        """The number of tokens."""
+        """The vocabulary size, for the model's config."""
         return {"vocab_size": self.vocab_size}
 
     def names(self, size: int) -> list[str]:
-        """The first tokens as the engine writes them; a number that stands for none has a name all the same."""
+        """The names of the first `size` tokens in the vocabulary; unused ids get a placeholder."""
         return [self.engine.id_to_token(number) or f"<none {number}>" for number in range(size)]

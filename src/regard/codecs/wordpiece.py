@@ -1,7 +1,7 @@
-"""WordPiece, the tokenizer of BERT: words become the longest pieces that the vocabulary has, first piece first.
+"""WordPiece, the tokenizer of BERT: words are split greedily into the longest known subwords, left to right.
 
-Unlike the byte-level tokenizers it is made to understand text, not to give it back: case, accents (if lowercase) and
-spaces are lost, and a word that has no pieces is [UNK].
+Unlike the byte-level tokenizers it is not lossless: case and accents (if lowercase) and whitespace are lost, and a word
+that cannot be split into known subwords is [UNK].
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +21,15 @@ from regard.errors import RegardError
 
 PAD_TOKEN, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIALS = (PAD_TOKEN, UNKNOWN, BEGIN, END, MASK)
-INSIDE = "##"  # before a piece that goes on with a word
-LONGEST_WORD = 100  # letters; a longer word is [UNK]
+INSIDE = "##"  # prefix of a subword that continues a word
+MAX_WORD_LENGTH = 100  # characters; a longer word is [UNK]
 
 
 class WordPiece(Tokenizer):
-    """BERT's tokenizer, whose special tokens may have any number: vocabularies differ."""
+    """BERT's tokenizer; the ids of its special tokens depend on the vocabulary."""
 
     kind: ClassVar = "wordpiece"
-    called: ClassVar = "a tokenizer of BERT"
+    called: ClassVar = "a BERT tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -44,11 +44,11 @@ class WordPiece(Tokenizer):
         self.pad, self.unknown, self.begin, self.end, self.mask = (vocabulary[special] for special in SPECIALS)
         self.specials = frozenset(vocabulary[special] for special in SPECIALS)
         self._silent = self.specials - {self.unknown, self.mask}
-        # files of others cut and pad on their own; here that is the work of batches
+        # tokenizer files from elsewhere may enable truncation and padding; here batches do that
         engine.no_truncation()
         engine.no_padding()
         engine.decoder = decoders.WordPiece(prefix=INSIDE)
-        # "[MASK]" in a text is six characters, not an order to the model
+        # "[MASK]" in a text is six characters, not a special token
         engine.add_special_tokens(list(SPECIALS))
         engine.encode_special_tokens = True
 
@@ -64,25 +64,25 @@ class WordPiece(Tokenizer):
             numbers = engine.get_vocab()
             return sorted(numbers, key=numbers.__getitem__)
 
-        # The library numbers the letters inside of words in an order that changes from run to run, and these numbers
-        # decide between pairs that are equally frequent. So letters are learned first, and given to it sorted.
-        letters = sorted(learn(0, SPECIALS)[len(SPECIALS) :], key=lambda piece: (piece.startswith(INSIDE), piece))
-        least = len(SPECIALS) + len(letters)
-        if vocab_size < least:
+        # The library assigns ids to word-internal characters in an order that changes from run to run, and these ids
+        # break ties between equally frequent pairs. So characters are learned first, and passed to it sorted.
+        characters = sorted(learn(0, SPECIALS)[len(SPECIALS) :], key=lambda piece: (piece.startswith(INSIDE), piece))
+        minimum = len(SPECIALS) + len(characters)
+        if vocab_size < minimum:
             raise RegardError(
-                f"a vocabulary of {vocab_size} cannot hold all letters of the texts; choose {least} or more"
+                f"a vocabulary of {vocab_size} cannot hold all characters of the texts; choose {minimum} or more"
             )
-        return cls.from_vocabulary(learn(vocab_size, [*SPECIALS, *letters]), lowercase=lowercase)
+        return cls.from_vocabulary(learn(vocab_size, [*SPECIALS, *characters]), lowercase=lowercase)
 
     @classmethod
     def from_vocabulary(
         cls, tokens: Sequence[str], *, lowercase: bool = True, strip_accents: bool | None = None, chinese: bool = True
     ) -> "WordPiece":
-        """Takes the tokens of BERT's own `vocab.txt`, one a line.
+        """Creates a tokenizer from the tokens of BERT's own `vocab.txt`, one per line.
 
         Args:
-            strip_accents: None means: if lowercase.
-            chinese: Whether every Chinese character is a word of its own.
+            strip_accents: None means the same as `lowercase`.
+            chinese: Whether every Chinese character is a separate word.
         """
         lines: dict[str, int] = {}
         for line, token in enumerate(tokens, 1):
@@ -93,28 +93,28 @@ class WordPiece(Tokenizer):
 
     @property
     def lowercase(self) -> bool:
-        """Whether capital letters are made small."""
+        """Whether text is converted to lower case."""
         return bool(self.engine.normalizer.lowercase)
 
     @cached_property
-    def _obedient(self) -> Engine:
-        """An engine of its own, as to switch the one of all others back and forth would not be safe with threads."""
+    def _special_aware(self) -> Engine:
+        """A second engine that parses special tokens, because toggling the shared one is not thread-safe."""
         return Engine.from_str(self.to_json())
 
     def encode(self, texts: Sequence[str], *, orders: bool = False) -> list[list[int]]:
         """The tokens of each text, without [CLS] and [SEP].
 
         Args:
-            orders: Whether special tokens written in a text are themselves, as in "Paris is the [MASK] of France".
+            orders: Whether special tokens in a text are parsed as such, as in "Paris is the [MASK] of France".
         """
-        engine = self._obedient if orders else self.engine
+        engine = self._special_aware if orders else self.engine
         return [encoding.ids for encoding in engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
-        """The tokens of sentences whose words are given one by one, and the number of the word of each token.
+        """The tokens of sentences that are already split into words, and the index of the word of each token.
 
-        Every word has a token, so that it can have a label: one of which nothing is left, such as a control character,
-        is [UNK].
+        Every word has a token, so that it can have a label: a word that the normaliser removes, such as a control
+        character, is [UNK].
         """
         encoded = iter(self.encode([word for sentence in sentences for word in sentence]))
         pairs = []
@@ -125,30 +125,30 @@ class WordPiece(Tokenizer):
         return pairs
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
-        """A readable text of each sentence, without [PAD], [CLS] and [SEP]."""
+        """The text of each sentence, without [PAD], [CLS] and [SEP]."""
         kept = [[token for token in tokens if token not in self._silent] for tokens in sentences]
         return self.engine.decode_batch(kept, skip_special_tokens=False)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """What each token looks like in the vocabulary."""
+        """The name of each token in the vocabulary."""
         return [self.engine.id_to_token(token) or "" for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[int]:
-        """The number of the word that each token belongs to; -1, for [PAD], [CLS] and [SEP]: to none."""
+        """The index of the word of each token; -1 for [PAD], [CLS] and [SEP]."""
         numbers, word, inside = [], -1, False
         for token, piece in zip(tokens, self.pieces(tokens), strict=True):
             if token in self._silent:
                 numbers.append(-1)
                 inside = False
                 continue
-            # a piece with nothing before it to go on with is a word as well
+            # a continuation without a word before it is also a word
             word += not (inside and piece.startswith(INSIDE))
             numbers.append(word)
             inside = True
         return numbers
 
     def spelled(self, tokens: Sequence[int]) -> tuple[str, ...]:
-        """The words that `words` numbers, their pieces put together."""
+        """The text of each word that `words` indexes, its subwords joined."""
         spelled: list[str] = []
         for piece, word in zip(self.pieces(tokens), self.words(tokens), strict=True):
             if word == len(spelled):
@@ -163,7 +163,7 @@ def _engine(
 ) -> Engine:
     """The library's tokenizer with the settings of BERT."""
     numbers = {token: number for number, token in enumerate(tokens)}
-    engine = Engine(models.WordPiece(numbers, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD))
+    engine = Engine(models.WordPiece(numbers, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_LENGTH))
     engine.normalizer = normalizers.BertNormalizer(
         lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
     )
@@ -173,7 +173,7 @@ def _engine(
 
 @dataclass(frozen=True, kw_only=True)
 class WordPieceConfig(CodecConfig):
-    """Words in pieces, as BERT reads them."""
+    """WordPiece, the tokenizer of BERT."""
 
     codec: ClassVar = WordPiece
     kind: Literal["wordpiece"] = "wordpiece"
@@ -182,14 +182,14 @@ class WordPieceConfig(CodecConfig):
     lowercase: bool = True
     """Lower-case the text and strip accents (uncased)."""
     vocabulary: str | None = None
-    """Vocabulary file with one token per line, such as BERT's own `vocab.txt`; without one, a vocabulary is learnt."""
+    """Vocabulary file with one token per line, such as BERT's own `vocab.txt`; without one, a vocabulary is learned."""
 
     def expected(self) -> dict[str, Any]:
         """The size of the vocabulary."""
         return {"vocab_size": self.vocab_size}
 
     def learn(self, examples: CodecExamples, say: Say) -> WordPiece:
-        """Pieces from a file, or learnt from texts."""
+        """Reads the vocabulary from a file, or learns it from texts."""
         if self.vocabulary:
             try:
                 return WordPiece.from_vocabulary(read_lines(Path(self.vocabulary)), lowercase=self.lowercase)

@@ -1,4 +1,4 @@
-"""The words of a tagger as numbers: three for each, so that a word never seen still says something about itself."""
+"""The words of a tagger as three feature ids each, so that unseen words are still informative."""
 
 import json
 import unicodedata
@@ -23,28 +23,28 @@ ENDING = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Words(Config):
-    """The vocabularies of the features of a word. In each, 0 is padding and 1 is what is not in it."""
+    """The vocabularies of the features of a word. In each, 0 is padding and 1 is unknown."""
 
     slot: ClassVar = "tokenizer"
     kind: Literal["words"] = "words"
     words: tuple[str, ...]
-    """In small letters."""
+    """In lower case."""
     endings: tuple[str, ...]
-    """The last three letters."""
+    """The last three characters."""
     shapes: tuple[str, ...]
-    """How a word is written; see `shape`."""
+    """Word shapes; see `shape`."""
 
     def problems(self) -> Iterator[Problem]:
-        """Vocabularies in which something has two numbers."""
+        """Duplicates in the vocabularies."""
         for name in ("words", "endings", "shapes"):
             counts = Counter[str](getattr(self, name))
-            yield from (Problem(name, f"{text!r} is there {n} times") for text, n in counts.items() if n > 1)
+            yield from (Problem(name, f"{text!r} occurs {n} times") for text, n in counts.items() if n > 1)
 
     @classmethod
     def learn(cls, sentences: Iterable[Sequence[str]], min_count: int = 2) -> "Words":
-        """Keeps what was seen at least `min_count` times, the most frequent first.
+        """Keeps features that occur at least `min_count` times, the most frequent first.
 
-        What is left out is unknown already in training, so that the model learns what to make of the unknown.
+        Rarer features are unknown in training too, so that the model learns to handle unknown features.
         """
         counts: tuple[Counter[str], ...] = (Counter(), Counter(), Counter())
         for word, times in Counter(chain.from_iterable(sentences)).items():
@@ -62,11 +62,11 @@ class Words(Config):
 
     @classmethod
     def load(cls, path: Path) -> "Words":
-        """Reads what `save` wrote."""
+        """Reads a file written by `save`."""
         try:
             data = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
-            raise RegardError(f"{path}: not the words of a tagger ({error})") from None
+            raise RegardError(f"{path}: not the vocabulary of a tagger ({error})") from None
         return parse(cls, data, source=str(path))
 
     def save(self, path: Path) -> None:
@@ -74,11 +74,11 @@ class Words(Config):
         path.write_text(self.to_json(), "utf-8")
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
-        """How many numbers each feature has, padding and unknown among them."""
+        """The vocabulary size of each feature, padding and unknown included."""
         return {"sizes": tuple(UNKNOWN + 1 + len(numbers) for numbers in self._numbers)}
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[npt.NDArray[np.int64]]:
-        """The numbers of each sentence: a row for each word."""
+        """The feature ids of each sentence, one row per word."""
         return [
             np.array([self._encode(word) for word in sentence], np.int64).reshape(-1, len(self._numbers))
             for sentence in sentences
@@ -96,14 +96,14 @@ class Words(Config):
 
 
 def features(word: str) -> tuple[str, str, str]:
-    """A word in small letters, the end of it, and its shape."""
-    word = unicodedata.normalize("NFC", word)  # so that é is one letter, however it was typed
+    """A word in lower case, its ending, and its shape."""
+    word = unicodedata.normalize("NFC", word)  # so that é is one character, however it was typed
     small = word.lower()
     return small, small[-ENDING:], shape(word)
 
 
 def shape(word: str) -> str:
-    """How a word is written; the first that fits of: digit, hyphen (inside), small, First, ALL, sign, other."""
+    """The shape of a word; the first match of: digit, hyphen (inside), small, First, ALL, sign, other."""
     if any(letter.isdigit() for letter in word):
         return "digit"
     if "-" in word.strip("-"):
@@ -119,7 +119,7 @@ def shape(word: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class WordsConfig(CodecConfig):
-    """Whole words, as a tagger reads them."""
+    """Whole words with features, for a tagger."""
 
     renamed: ClassVar = {"least": "min_count"}
     codec: ClassVar = Words
@@ -129,14 +129,14 @@ class WordsConfig(CodecConfig):
     """Minimum count: words that occur less often in the training data are unknown."""
 
     def expected(self) -> dict[str, Any]:
-        """Padding and unknown, for each of the three features."""
+        """At least padding and unknown for each of the three features."""
         return {"sizes": [UNKNOWN + 1] * 3}
 
     def learn(self, examples: CodecExamples, _say: Say) -> Words:
-        """The words of sentences."""
+        """Learns the vocabularies from sentences."""
         return Words.learn(examples.train(), self.min_count)
 
     @classmethod
     def of(cls, _codecs: Sequence[Any]) -> Self:
-        """How often a word was seen is not known any more."""
+        """The default config, because `min_count` is not stored."""
         return cls()

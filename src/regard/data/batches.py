@@ -1,7 +1,7 @@
-"""Batches of about equal work with hardly any padding, in an order that a seed fixes and a position finds again.
+"""Batches with about the same number of tokens and little padding; their order is seeded and can be resumed anywhere.
 
-An epoch's examples are sorted by length, with ties in random order, cut into batches of at most so many tokens, and the
-batches shuffled. All processes form the same batches and each takes its share of every one.
+The examples of an epoch are sorted by length, with ties in random order, and split into batches of at most `tokens`
+tokens. Then the batches are shuffled. All processes form the same batches, and each takes its shard of every batch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,42 +18,42 @@ from regard.errors import RegardError
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 IGNORED = -100
-"""A target that is none: nothing is asked there."""
-BATCH_TOKENS = 1024  # to read at a time, so that they stay in a CPU's cache on their way from layer to layer
+"""The target index that the loss ignores."""
+BATCH_TOKENS = 1024  # per forward pass, so that activations stay in a CPU's cache from layer to layer
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples as tensors, one a row. Subclasses name the tensors; of those, a mask of padding may be None."""
+    """Examples as tensors, one per row. Subclasses name the tensors; only a padding mask may be None."""
 
     targets: ClassVar[Mapping[str, float]] = {}
-    """The tensors that hold what the model should say, and the number in them that means: nothing is asked."""
+    """The tensors that hold targets, each with the value that the loss ignores."""
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         raise NotImplementedError
 
     def to(self, device: torch.device) -> Self:
-        """The same on another device."""
+        """The batch on another device."""
         return replace(self, **{name: tensor.to(device) for name, tensor in self.tensors().items()})
 
     def share(self, rank: int, world: int) -> Self:
-        """The part of one of several processes.
+        """The shard of one of several processes.
 
-        Where there are fewer examples than processes, it is an example of which nothing is asked, so without a loss.
+        If there are fewer examples than processes, the others get an example whose targets are all ignored.
         """
         tensors = self.tensors()
         if rank < len(self):
             return replace(self, **{name: tensor[rank::world] for name, tensor in tensors.items()})
-        nothing = {name: torch.full_like(tensors[name][:1], number) for name, number in self.targets.items()}
-        return replace(self, **{name: tensor[:1] for name, tensor in tensors.items()} | nothing)
+        ignored = {name: torch.full_like(tensors[name][:1], number) for name, number in self.targets.items()}
+        return replace(self, **{name: tensor[:1] for name, tensor in tensors.items()} | ignored)
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors().values())))
 
     def tensors(self) -> dict[str, Tensor]:
-        """By name, those that are there."""
+        """The tensors by name, without those that are None."""
         return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
 
@@ -62,60 +62,60 @@ B_co = TypeVar("B_co", bound=Batch, covariant=True)
 
 
 class Epoch(Protocol[B_co]):
-    """The examples that an epoch holds, by number."""
+    """The examples of an epoch, by index."""
 
     @property
     def lengths(self) -> Lengths:
-        """The tokens of each example, one column for each of its sequences."""
+        """The number of tokens of each example, one column for each of its sequences."""
         ...
 
     def fetch(self, indices: Indices) -> B_co:
-        """The examples of these numbers."""
+        """The examples with these indices."""
         ...
 
 
 class Examples(Protocol[B_co]):
-    """Where batches come from."""
+    """A dataset: gives the examples of each epoch."""
 
     @property
     def max_length(self) -> int:
-        """The tokens of the longest sequence; 0: there are no examples."""
+        """The length of the longest sequence in tokens; 0 if there are no examples."""
         ...
 
     def epoch(self, number: int) -> Epoch[B_co]:
-        """The examples of an epoch: always the same ones for the same number."""
+        """The examples of an epoch; the same number always gives the same examples."""
         ...
 
 
 class SameEachEpoch:
-    """Examples that every epoch holds all of, as they are."""
+    """A dataset whose epochs all hold the same examples."""
 
     lengths: Lengths
 
     @property
     def max_length(self) -> int:
-        """The tokens of the longest example."""
+        """The length of the longest example in tokens."""
         return int(self.lengths.max())
 
     def epoch(self, _number: int) -> Self:
-        """Every epoch is the same."""
+        """The same examples for every epoch."""
         return self
 
 
 @dataclass(frozen=True)
 class Position:
-    """The place of the next batch."""
+    """The position of the next batch."""
 
     epoch: int = 0
     batch: int = 0
 
 
 class Batches(Generic[B]):
-    """The batches of some examples, epoch after epoch, from a position that can be set.
+    """The batches of a dataset, epoch after epoch, from a position that can be set.
 
     Args:
-        tokens: the most tokens of a batch in each sequence, padding included.
-        size: the most examples of a batch.
+        tokens: maximum number of tokens of a batch, padding included, counted for each sequence column.
+        size: maximum number of examples of a batch.
     """
 
     def __init__(self, examples: Examples[B], tokens: int, seed: int, size: int | None = None) -> None:
@@ -128,23 +128,23 @@ class Batches(Generic[B]):
         self._planned: tuple[int, Epoch[B], list[Indices]] | None = None
 
     def plan(self, number: int) -> list[Indices]:
-        """The batches of an epoch, each as the numbers of its examples."""
+        """The batches of an epoch, each as the indices of its examples."""
         return self._epoch(number)[1]
 
     def _epoch(self, number: int) -> tuple[Epoch[B], list[Indices]]:
         if self._planned is None or self._planned[0] != number:
             epoch = self.examples.epoch(number)
-            self._planned = number, epoch, self._cut(epoch.lengths, np.random.default_rng([self.seed, number]))
+            self._planned = number, epoch, self._split(epoch.lengths, np.random.default_rng([self.seed, number]))
         return self._planned[1:]
 
-    def _cut(self, lengths: Lengths, rng: np.random.Generator) -> list[Indices]:
+    def _split(self, lengths: Lengths, rng: np.random.Generator) -> list[Indices]:
         order = rng.permutation(len(lengths))
         order = order[np.lexsort(lengths[order].T)]
-        most = len(order) if self.size is None else self.size
+        max_size = len(order) if self.size is None else self.size
         batches, begin, widest = [], 0, 0
         for i, length in enumerate(lengths[order].max(1).tolist()):
             widest = max(widest, length)
-            if widest * (i + 1 - begin) > self.tokens or i - begin == most:
+            if widest * (i + 1 - begin) > self.tokens or i - begin == max_size:
                 batches.append(order[begin:i])
                 begin, widest = i, length
         batches.append(order[begin:])
@@ -167,11 +167,13 @@ class Batches(Generic[B]):
         return batch
 
 
-def pad(sentences: Sequence[Sequence[int]], filler: int, before: int | None = None, after: int | None = None) -> Tensor:
-    """Sentences of different lengths as one tensor, each with a token before or after it."""
+def pad(
+    sentences: Sequence[Sequence[int]], padding_value: int, before: int | None = None, after: int | None = None
+) -> Tensor:
+    """Sequences of different lengths as one padded tensor, each with an optional token before and after it."""
     offset = before is not None
     extra = offset + (after is not None)
-    padded_BT = np.full((len(sentences), max(map(len, sentences), default=0) + extra), filler, np.int64)
+    padded_BT = np.full((len(sentences), max(map(len, sentences), default=0) + extra), padding_value, np.int64)
     if before is not None:
         padded_BT[:, 0] = before
     for row, sentence in zip(padded_BT, sentences, strict=True):
@@ -182,7 +184,7 @@ def pad(sentences: Sequence[Sequence[int]], filler: int, before: int | None = No
 
 
 def padding(lengths: Sequence[int]) -> Tensor | None:
-    """is_padding_BT of sentences of so many tokens, filled up to the longest; None where there is nothing to fill."""
+    """The mask is_padding_BT for sequences of these lengths; None if there is no padding."""
     max_length = max(lengths, default=0)
     if min(lengths, default=0) == max_length:
         return None
@@ -190,17 +192,17 @@ def padding(lengths: Sequence[int]) -> Tensor | None:
 
 
 def count_tokens(tokens_BT: Tensor, is_padding_BT: Tensor | None) -> int:
-    """How many tokens are not padding."""
+    """The number of tokens that are not padding."""
     return tokens_BT.numel() - (0 if is_padding_BT is None else int(is_padding_BT.sum()))
 
 
 def given(*inputs: Tensor | None) -> tuple[Tensor, ...]:
-    """The inputs that are there; a mask that would hide nothing comes last, and is left out."""
+    """The inputs that are not None; an empty padding mask, which comes last, is left out."""
     return tuple(x for x in inputs if x is not None)
 
 
 def in_batches(lengths: Sequence[int], tokens: int, with_empty: bool = False) -> Iterable[list[int]]:
-    """Numbers of sentences of like length, the longest first, in batches of at most so many tokens or one sentence."""
+    """Indices of sentences of similar length, longest first, in batches of one sentence or at most `tokens` tokens."""
     order = sorted((i for i, length in enumerate(lengths) if length or with_empty), key=lambda i: -lengths[i])
     batch: list[int] = []
     for i in order:

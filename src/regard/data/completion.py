@@ -1,11 +1,11 @@
-"""What a language model learns from: windows of a running text, and at each token the one that comes next.
+"""Training data of a language model: windows of a running text, with the next token as the target at each position.
 
     tokens  to  be  or  not
     next    be  or  not to
 
-The text is encoded once, into a folder: `tokens.bin` holds all tokens one after the other. An epoch lays windows over
-it side by side, from another token each time, so that hardly a token is left out, none is asked for twice, and the
-windows are never the same.
+The text is encoded once, into a folder: `tokens.bin` holds all tokens one after the other. An epoch splits it into
+adjacent windows that start at a random offset. Thus hardly a token is left out, none is a target twice, and the windows
+differ between epochs.
 """
 
 import json
@@ -30,14 +30,14 @@ from regard.data.text import Names, found, running
 from regard.errors import RegardError
 
 Tokens = npt.NDArray[np.uint32]
-TRAINED = 0.9  # the share of a text that is not kept to validate with
-VALID_TOKENS = 200_000  # that are validated with at most
-PIECE = 50_000  # characters that are encoded at a time
-AT_ONCE = 16  # pieces
+TRAINED = 0.9  # fraction of a text that is used for training; the rest is for validation
+VALID_TOKENS = 200_000  # maximum number of validation tokens
+CHUNK = 50_000  # characters that are encoded at once
+AT_ONCE = 16  # chunks per call of the tokenizer
 
 
 class FileSlice(NamedTuple):
-    """The characters of a file from one place to another."""
+    """The characters of a file from `begin` to `end`."""
 
     path: Path
     begin: int
@@ -52,13 +52,13 @@ class FileSlice(NamedTuple):
             at += len(line)
 
     def pieces(self) -> Iterator[str]:
-        """The text, in pieces that are tokenized each for itself."""
+        """The text in chunks that are tokenized separately."""
         return pieces(self.read())
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(Config):
-    """Text of any kind, to learn to go on with."""
+    """Plain text for training a language model."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["text"] = "text"
@@ -71,11 +71,11 @@ class TextConfig(Config):
     """Window length in tokens; without it, the model's context."""
 
     def parts(self) -> tuple[list[FileSlice], list[FileSlice]]:
-        """What to train on, and what to validate with; none is empty."""
+        """The training slices and the validation slices; none is empty."""
         valid = [] if self.valid is None else _whole(found(self.valid))
         kept = {part.path.resolve() for part in valid}
         train = _whole([path for path in found(self.text) if path.resolve() not in kept])
-        return (train, valid) if self.valid is not None else _cut(train)
+        return (train, valid) if self.valid is not None else _split(train)
 
 
 def _whole(paths: Sequence[Path]) -> list[FileSlice]:
@@ -83,8 +83,8 @@ def _whole(paths: Sequence[Path]) -> list[FileSlice]:
     return [part for part in parts if part.end]
 
 
-def _cut(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
-    """All but the last tenth, and the last tenth."""
+def _split(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
+    """Splits off the last tenth for validation."""
     left, train, valid = int(TRAINED * sum(file.end for file in files)), [], []
     for path, begin, end in files:
         middle = min(left, end)
@@ -94,37 +94,37 @@ def _cut(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
     return [part for part in train if part.begin < part.end], [part for part in valid if part.begin < part.end]
 
 
-# between a word and the space after it, which neither characters nor the pattern of GPT-2 put into one token
-_SEAM = re.compile(r"(?<=\S)(?=[ \n])")
+# between a word and the whitespace after it: no token of characters or of GPT-2's pattern spans this boundary
+_BOUNDARY = re.compile(r"(?<=\S)(?=[ \n])")
 
 
 def pieces(text: Iterable[str]) -> Iterator[str]:
-    """A text, given a few lines at a time, in pieces whose tokens, one after the other, are those of the whole."""
+    """Splits a text, given a few lines at a time, into chunks whose tokens joined are the tokens of the whole."""
     rest, searched = "", 0
     for line in text:
         rest += line
         begin = 0
-        while seam := _SEAM.search(rest, max(begin + PIECE, searched)):
-            yield rest[begin : seam.start()]
-            begin = seam.start()
-        # the last character may yet turn out to stand before a seam
+        while boundary := _BOUNDARY.search(rest, max(begin + CHUNK, searched)):
+            yield rest[begin : boundary.start()]
+            begin = boundary.start()
+        # whether a boundary follows the last character is not known before the next line
         rest, searched = rest[begin:], max(0, len(rest) - begin - 1)
     if rest:
         yield rest
 
 
 def tokenized(text: Iterable[str], tokenizer: LosslessTokenizer) -> Iterator[list[int]]:
-    """The tokens of a text that is given in pieces, some at a time."""
+    """The tokens of a text that is given in chunks, a few chunks at a time."""
     iterator = iter(text)
     while some := list(islice(iterator, AT_ONCE)):
         yield from tokenizer.encode(some)
 
 
 def encoded(parts: Sequence[FileSlice], key: str, tokenizer: LosslessTokenizer, cache: Path) -> Tokens:
-    """The tokens of some text, with the tokenizer's `begin` between files: from the cache, or else made there.
+    """The tokens of text, with the tokenizer's `begin` between files; encoded once, then read from the cache.
 
     Args:
-        key: a hash of the contents of the files.
+        key: hash of the contents of the files.
     """
     places = [(part.begin, part.end) for part in parts]
     recipe = ["text", 2, key, places, tokenizer.to_json()]  # 2: the version of the format
@@ -145,13 +145,13 @@ def _encode(parts: Sequence[FileSlice], tokenizer: LosslessTokenizer, folder: Pa
 def _opened(folder: Path) -> Tokens:
     tokens = mapped(folder / "tokens.bin")
     if json.loads((folder / "about.json").read_text("utf-8")) != {"tokens": len(tokens)}:
-        raise RegardError(f"{folder}: damaged, it is not as long as it should be")
+        raise RegardError(f"{folder}: damaged, it has the wrong length")
     return tokens
 
 
 @dataclass(frozen=True)
 class WindowBatch(Batch):
-    """Windows of a text, and the token that comes next at each place."""
+    """Windows of a text, and the next token at each position."""
 
     targets: ClassVar = {"next_BT": IGNORED}
     tokens_BT: Tensor
@@ -159,29 +159,29 @@ class WindowBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return (self.tokens_BT,)
 
 
 class FixedWindows(SameEachEpoch):
-    """Windows that begin at these tokens of a text."""
+    """Windows of a text that begin at the given tokens."""
 
     def __init__(self, tokens: Tokens, context: int, begins: Indices) -> None:
         self.tokens, self.context, self.begins = tokens, context, begins
         self.lengths = np.full((len(begins), 1), context, np.int32)
 
     def fetch(self, indices: Indices) -> WindowBatch:
-        """The windows of these numbers."""
+        """The windows with these indices."""
         places = self.begins[indices, None] + np.arange(self.context + 1)
         tokens_BT = torch.from_numpy(self.tokens[places].astype(np.int64))
         return WindowBatch(tokens_BT[:, :-1], tokens_BT[:, 1:])
 
 
 class Windows:
-    """All of a text in windows, which begin elsewhere in each epoch.
+    """A whole text in windows, with another offset in each epoch.
 
     Args:
-        source: what the text is called in errors.
+        source: name of the text in error messages.
     """
 
     def __init__(self, tokens: Tokens, context: int, seed: int, source: str = "the text") -> None:
@@ -189,17 +189,17 @@ class Windows:
         _expect_one(tokens, context, source)
 
     def epoch(self, number: int) -> FixedWindows:
-        """Windows side by side, from one of the first tokens on to the end of the text."""
+        """Adjacent windows, from a random offset shorter than a window to the end of the text."""
         context, last = self.max_length, len(self.tokens) - self.max_length
         first = np.random.default_rng([self.seed, number]).integers(min(context, last))
         return FixedWindows(self.tokens, context, np.arange(first, last, context))
 
 
-def spread(tokens: Tokens, context: int, most: int = VALID_TOKENS, source: str = "the text") -> FixedWindows:
-    """Windows from all over a text, with at most so many tokens, or one window."""
+def spread(tokens: Tokens, context: int, max_tokens: int = VALID_TOKENS, source: str = "the text") -> FixedWindows:
+    """Windows spread evenly over a text, with at most `max_tokens` tokens in total, but at least one window."""
     _expect_one(tokens, context, source)
     begins = np.arange(0, len(tokens) - context, context)
-    count = min(len(begins), max(1, most // context))
+    count = min(len(begins), max(1, max_tokens // context))
     return FixedWindows(tokens, context, begins[np.arange(count) * len(begins) // count])
 
 

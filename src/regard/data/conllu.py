@@ -1,6 +1,6 @@
 """Reads words and their parts of speech from CoNLL-U, the format of Universal Dependencies.
 
-A word is a line of ten columns parted by tabs, a blank line ends a sentence, and `#` begins a comment.
+Each word is a line of ten tab-separated columns, a blank line ends a sentence, and `#` starts a comment.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ class Sentence(NamedTuple):
 
 
 def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
-    """The sentences of a file, plain or gzipped, with the tags that all languages share or with the treebank's own."""
+    """The sentences of a file, plain or gzipped, with universal tags (`upos`) or the treebank's own (`xpos`)."""
     words: list[tuple[str, str]] = []
     is_empty = True
-    # the end of the file ends its last sentence as a blank line does
+    # the end of the file also ends the last sentence
     for number, line in enumerate(chain(lines(path), [""]), start=1):
         if line and not line.startswith("#"):
             words += _words(line, len(words) + 1, column, where=f"{path}, line {number}")
@@ -36,27 +36,25 @@ def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
             yield Sentence(tuple(word for word, _ in words), tuple(tag for _, tag in words))
             words, is_empty = [], False
     if is_empty:
-        raise RegardError(
-            f"{path}: there are no words in it; CoNLL-U has one a line, in {WIDTH} columns parted by tabs"
-        )
+        raise RegardError(f"{path}: contains no words; CoNLL-U has one word per line, in {WIDTH} tab-separated columns")
 
 
 def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[str, str]]:
-    """The word of a line and its tag, where it has one; `place` is the number that its word should have."""
+    """The word of a line and its tag, if the line is a word; `place` is the word number that is expected."""
     fields = line.split("\t")
     if len(fields) != WIDTH:
-        raise RegardError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, parted by tabs")
+        raise RegardError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, separated by tabs")
     number, word, tag = fields[0], fields[1], fields[PLACES[column]]
-    # 3-4 is how words 3 and 4 are written as one, and 2.1 a word that was left out after the second
+    # 3-4 is the surface form of words 3 and 4 (multiword token), 2.1 an omitted word after the second (empty node)
     if number.startswith((f"{place}-", f"{place - 1}.")):
         return
     if number != str(place):
         raise RegardError(
-            f"{where}: word number {number!r} stands where {place} should; "
+            f"{where}: word number is {number!r}, expected {place}; "
             f"words are counted from 1, and a blank line ends a sentence"
         )
     if not word:
-        raise RegardError(f"{where}: word {number} is empty; write {NOTHING} where there is nothing")
+        raise RegardError(f"{where}: word {number} is empty; write {NOTHING} for an empty field")
     if tag in ("", NOTHING):
         other = next(name for name in PLACES if name != column)
         raise RegardError(f"{where}: {word!r} has no {column}; give a file with tags, or choose column {other!r}")

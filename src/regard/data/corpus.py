@@ -1,8 +1,8 @@
-"""Sentence pairs as numbers on disk: encoded once, found again by the hash of what they were made from.
+"""Sentence pairs as token ids on disk: encoded once, then cached under the hash of the data and tokenizers.
 
-A corpus is a folder: `source.bin` and `target.bin` hold all tokens one after the other, `source.npy` and `target.npy`
-say where each sentence begins, `about.json` counts what was kept and what was dropped. Nothing is held in memory but
-what a batch needs.
+A corpus is a folder: `source.bin` and `target.bin` hold all token ids one after the other, `source.npy` and
+`target.npy` hold the offset of each sentence, `about.json` counts the pairs that were kept and dropped. The files are
+memory-mapped, so only the sentences of the current batch are read.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ SIDES = ("source", "target")
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """What became of the pairs that were read."""
+    """How many of the pairs that were read are kept or dropped."""
 
     kept: int
     empty: int
@@ -40,7 +40,7 @@ class CorpusCounts:
 
 
 class Corpus:
-    """Encoded sentence pairs, mapped from a folder."""
+    """Encoded sentence pairs, memory-mapped from a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.about = CorpusCounts(**json.loads((folder / "about.json").read_text("utf-8")))
@@ -48,7 +48,7 @@ class Corpus:
         self.tokens = {side: mapped(folder / f"{side}.bin") for side in SIDES}
         for side in SIDES:
             if len(self.begins[side]) != self.about.kept + 1 or self.begins[side][-1] != len(self.tokens[side]):
-                raise RegardError(f"{folder}: damaged, {side} is not as long as it should be")
+                raise RegardError(f"{folder}: damaged, {side} has the wrong length")
 
     def __len__(self) -> int:
         return self.about.kept
@@ -64,8 +64,8 @@ class Corpus:
 
 
 def mapped(path: Path) -> npt.NDArray[np.uint32]:
-    """The tokens of a file, read only where they are looked at."""
-    # an empty file cannot be mapped
+    """The token ids of a file, memory-mapped."""
+    # an empty file cannot be memory-mapped
     return np.asarray(np.memmap(path, np.uint32, "r")) if path.stat().st_size else np.zeros(0, np.uint32)
 
 
@@ -77,30 +77,30 @@ def encoded(
     max_length: int,
     cache: Path,
 ) -> Corpus:
-    """The corpus of what `read` reads: from the cache, or else made there.
+    """The corpus of the pairs that `read` returns; encoded once, then read from the cache.
 
     Args:
-        key: a hash of all that `read` depends on.
-        longest: pairs with more tokens than this on a side are dropped.
+        key: a hash of everything that `read` depends on.
+        max_length: pairs with more tokens on either side are dropped.
     """
     recipe = [2, key, source.to_json(), target.to_json(), max_length]  # 2: the version of the format
     return cached(cache, recipe, lambda folder: _encode(read(), source, target, max_length, folder), Corpus)
 
 
 def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened: Callable[[Path], T]) -> T:
-    """What a folder of the cache holds; the folder is made if it is not there or damaged.
+    """The contents of a cache folder, which is created if it is missing or damaged.
 
     Args:
-        recipe: all that the folder depends on. Its name is a hash of this.
+        recipe: everything the folder depends on. The folder is named after its hash.
         fill: writes the files of the folder.
-        opened: reads them, with an error where they are damaged.
+        opened: reads them; raises an error if they are damaged.
     """
     folder = cache / hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:32]
     if folder.exists():
         try:
             return opened(folder)
         except (FileNotFoundError, ValueError, TypeError, EOFError):
-            _remove(folder)  # damaged, by a loss of power perhaps: it is made again
+            _remove(folder)  # damaged, for example by a power failure; it is created again
     aside = cache / f"{folder.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
@@ -117,7 +117,7 @@ def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened:
 def _remove(folder: Path) -> None:
     bad = folder.with_name(f"{folder.name}.bad.{os.getpid()}")
     try:
-        folder.rename(bad)  # so that no other process removes what was just made again
+        folder.rename(bad)  # so that no other process removes the folder after it was created again
     except FileNotFoundError:
         return
     shutil.rmtree(bad)
@@ -127,7 +127,7 @@ def _move(aside: Path, folder: Path) -> None:
     try:
         aside.rename(folder)
     except OSError:
-        if not folder.exists():  # another process has made the same at the same time
+        if not folder.exists():  # else another process has created it at the same time
             raise
 
 
@@ -150,7 +150,7 @@ def _encode(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, ma
 
 
 class Chunk(NamedTuple):
-    """Some pairs without those that are dropped, their tokens, and how many were dropped."""
+    """Kept pairs, their tokens, and the numbers of pairs that were dropped."""
 
     texts: list[tuple[str, str]]
     tokens: list[tuple[list[int], list[int]]]
@@ -159,7 +159,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max_length: int) -> Iterator[Chunk]:
-    """All pairs, some thousand at a time."""
+    """All pairs, `CHUNK` at a time."""
     iterator = iter(pairs)
     while read := list(islice(iterator, CHUNK)):
         full = [(one, other) for one, other in read if one.strip() and other.strip()]
@@ -171,7 +171,7 @@ def chunks(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max
 
 
 def file_hash(*paths: Path) -> str:
-    """The hash of the contents of files."""
+    """A hash of the contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -2,8 +2,8 @@
 
     Monday, August 3, 1992  →  lunes, 3 de agosto de 1992
 
-Babel knows the formats of hundreds of languages. Years that end in 7 are kept from training, so that they can be asked
-for afterwards.
+Babel knows the formats of hundreds of languages. Years that end in 7 are held out from training and used for
+validation.
 """
 
 import random
@@ -21,7 +21,7 @@ UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 
 def dates(source: str, target: str, seed: int, unseen: bool = False) -> Iterator[tuple[str, str]]:
-    """Endless pairs in two languages; `unseen` gives dates of the years that are kept from training."""
+    """An endless stream of pairs in two languages; `unseen` gives dates of the held-out years only."""
     locales = _locale(source), _locale(target)
     rng = random.Random(seed)
     while True:
@@ -38,7 +38,7 @@ def dates(source: str, target: str, seed: int, unseen: bool = False) -> Iterator
         else:
             forms = {form: format_date(day, form, locale=locales[0]) for form in ("full", "long", "medium")}
             form = kind if kind in forms else "full"
-            # May is its own abbreviation: what reads the same in two forms has no one translation
+            # "May" is its own abbreviation: a date that reads the same in two forms has no unique translation
             if list(forms.values()).count(forms[form]) == 1 or source == target:
                 yield forms[form], format_date(day, form, locale=locales[1])
 
@@ -47,4 +47,4 @@ def _locale(name: str) -> Locale:
     try:
         return Locale.parse(name, sep="-" if "-" in name else "_")
     except (ValueError, UnknownLocaleError):
-        raise RegardError(f"no language is known as '{name}'; give a code such as en, es or pt-BR") from None
+        raise RegardError(f"unknown language '{name}'; give a code such as en, es or pt-BR") from None

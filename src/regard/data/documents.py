@@ -1,4 +1,4 @@
-"""Text files as documents, each a list of sentences in their order."""
+"""Text files as documents, each a list of consecutive sentences."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from regard.data.sequences import MaxLength
 from regard.data.text import Names, found, lines
 
 Split = Literal["file", "blank", "heading"]
-HELD_OUT = 50  # one sentence in so many is kept to validate with
-LONG = 8  # sentences from which on a document gives its end only; a shorter one may be kept whole
+HELD_OUT = 50  # one sentence in 50 is held out for validation
+LONG = 8  # sentences; only the end of a document this long is held out, a shorter one may be held out whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsConfig(Config):
-    """Text of any kind, to pre-train on."""
+    """Plain text for pre-training."""
 
     renamed: ClassVar = {"longest": "max_length", "masked": "mask_rate", "short": "short_rate"}
     kind: Literal["documents"] = "documents"
@@ -33,11 +33,11 @@ class DocumentsConfig(Config):
     max_length: MaxLength = 128
     """Maximum length of an example in tokens, special tokens included."""
     mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Masking rate: share of the tokens that are to be predicted (masked language modelling)."""
+    """Masking rate: fraction of the tokens that are to be predicted (masked language modelling)."""
     whole_words: bool = False
-    """Whole word masking: all pieces of a word are masked together."""
+    """Whole word masking: all subwords of a word are masked together."""
     short_rate: Rate = 0.1
-    """Share of the examples that are made shorter than the maximum length."""
+    """Fraction of the examples that are made shorter than the maximum length."""
     next_sentence: bool = True
     """Next sentence prediction: also predict whether the second half of an example follows the first."""
 
@@ -46,19 +46,19 @@ class DocumentsConfig(Config):
         return found(self.text)
 
     def documents(self, valid: bool) -> Iterator[list[str]]:
-        """What to train on, or what is kept to validate with."""
-        due = 4.0  # sentences; more than none at first, so that a small text has some, too
+        """The training or the validation documents."""
+        due = 4.0  # sentences; starts above zero so that a small text also has validation sentences
         for document in chain.from_iterable(documents(path, self.split) for path in self.paths()):
             due += len(document) / HELD_OUT
-            most = max(2, len(document) // HELD_OUT) if len(document) >= LONG else len(document)
-            kept = min(int(due), most) if int(due) >= min(2, most) else 0
+            limit = max(2, len(document) // HELD_OUT) if len(document) >= LONG else len(document)
+            kept = min(int(due), limit) if int(due) >= min(2, limit) else 0
             due -= kept
             middle = len(document) - kept
             if part := document[middle:] if valid else document[:middle]:
                 yield part
 
 
-# as many signs on the one side as on the other
+# the same number of equals signs on both sides
 _HEADING = re.compile(r"(=(?: =)*) (?!=).*(?<!=) \1")
 
 
@@ -66,8 +66,8 @@ def documents(path: Path, split: Split) -> Iterator[list[str]]:
     """Documents of a text file (.txt, .txt.gz), each a list of sentences.
 
     Args:
-        split: what parts documents. "file": nothing, the file is one. "blank": blank lines, and each line is a
-            sentence. "heading": lines such as `= Title =`, which belong to no document; `= = Part = =` only ends a
+        split: document separator. "file": none, each file is one document. "blank": blank lines, with a sentence on
+            each line. "heading": lines such as `= Title =`, which belong to no document; `= = Part = =` only ends a
             paragraph.
     """
     text = (line.strip() for line in lines(path))
@@ -75,7 +75,7 @@ def documents(path: Path, split: Split) -> Iterator[list[str]]:
         yield from _paragraphs(text)
         return
     for article in _articles(text) if split == "heading" else [text]:
-        # the lines of a book end where the page did, not where a sentence does
+        # line breaks in a book follow the page, not the sentences
         paragraphs = (" ".join(paragraph) for paragraph in _paragraphs(article))
         if document := [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph).sentences]:
             yield document
@@ -89,7 +89,7 @@ def _paragraphs(text: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _articles(text: Iterable[str]) -> Iterator[list[str]]:
-    """The lines between titles, with a blank line for each heading of a part."""
+    """The lines between titles, with a blank line in place of each subheading."""
     article: list[str] = []
     for line in text:
         heading = _HEADING.fullmatch(line)

@@ -1,9 +1,9 @@
-"""The tasks of GLUE (Wang et al. 2018): what each asks, where its files are, and how to read them.
+"""The tasks of GLUE (Wang et al. 2018): their labels and metrics, where their files are, and how to read them.
 
-Files are read as GLUE gives them, each task with columns of its own, or as plain tables with the columns `sentence`, or
-`sentence1` and `sentence2`, and `label`. Some files spell labels 0 and 1; here every label has a name, and its place in
-`GlueTask.labels` is its number. Names and numbers are those of Hugging Face's copy of GLUE, so that models tuned
-elsewhere mean the same by them.
+Files are read in GLUE's own format, in which each task has its own columns, or as plain tables with the columns
+`sentence`, or `sentence1` and `sentence2`, and `label`. Some files spell labels 0 and 1; here every label has a name,
+and its position in `GlueTask.labels` is its index. Names and indices are those of Hugging Face's copy of GLUE, so they
+are compatible with models that were fine-tuned elsewhere.
 """
 
 import math
@@ -16,35 +16,35 @@ from pathlib import Path
 from regard.data.tables import Columns, Example, TableRow, rows
 from regard.errors import RegardError
 
-SCALE = (0.0, 5.0)  # of STS-B: from nothing in common to the same meaning
+SCALE = (0.0, 5.0)  # of STS-B: from unrelated to the same meaning
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """One task: a question about a text or about two, the files that ask it, and what counts as a good answer."""
+    """One task on single texts or pairs: its columns, labels, metrics and files."""
 
     name: str
     folder: str
     elsewhere: tuple[str, ...] = ()
-    """Other names that the folder goes by."""
+    """Other names of the folder."""
     texts: tuple[str, ...]
-    """The column of the text, or of both, in GLUE's own files."""
+    """The text column or columns in GLUE's own files."""
     label: str = "label"
-    """The column of the label in GLUE's own files."""
+    """The label column in GLUE's own files."""
     labels: tuple[str, ...]
-    """In the order of their numbers; F1 is about the second. None at all: a number in `SCALE` is asked for."""
+    """In the order of their indices; F1 is of the second one. Empty for regression: targets are numbers in `SCALE`."""
     spellings: tuple[str, ...] = ()
-    """The labels as files and leaderboard spell them, in the same order, where they do not use the names."""
+    """The labels as spelled in the files and on the leaderboard, in the same order, if they differ from the names."""
     metrics: tuple[str, ...]
-    """The first decides which of two models is better."""
+    """The first one decides which of two models is better."""
     train: tuple[str, ...] = ("train",)
-    """Names of the file, without `.tsv`; the first that is there counts. None at all: there is no such set."""
+    """Possible file names without `.tsv`; the first one that exists is used. Empty: there is no such split."""
     dev: tuple[str, ...] = ("dev",)
     test: tuple[str, ...] = ("test",)
     bare: tuple[str, ...] = ()
-    """The columns of files whose first line does not name them."""
+    """The columns of files without a header."""
     torn: bool = False
-    """Some labelled lines were broken in two: those with too few columns are left out, and their number is told."""
+    """Some labelled lines are broken in two: lines with too few columns are skipped, with a warning."""
 
 
 PAIR = ("sentence1", "sentence2")
@@ -71,7 +71,7 @@ TASKS = {
             spellings=BINARY,
             metrics=("accuracy",),
         ),
-        # Not `msr_paraphrase_train.txt`, the corpus before GLUE: it has the examples of GLUE's dev.tsv in it.
+        # Not `msr_paraphrase_train.txt`, the original corpus: it contains the examples of GLUE's dev.tsv.
         GlueTask(
             name="mrpc",
             folder="MRPC",
@@ -109,7 +109,7 @@ TASKS = {
             dev=("dev_matched", "dev"),
             test=("test_matched", "test"),
         ),
-        # No plain dev.tsv: the same sentences scored twice would pass for a second result.
+        # No plain dev.tsv: the same sentences would be scored twice and look like a second result.
         GlueTask(
             name="mnli-mm",
             folder="MNLI",
@@ -142,11 +142,11 @@ TASKS = {
             spellings=BINARY,
             metrics=("accuracy",),
         ),
-        # The diagnostic set, which a model tuned on MNLI answers.
+        # The diagnostic set, for models fine-tuned on MNLI.
         GlueTask(
             name="ax",
             folder="AX",
-            elsewhere=("diagnostic",),  # where the script that downloads GLUE puts it
+            elsewhere=("diagnostic",),  # used by the GLUE download script
             texts=("Premise", "Hypothesis"),
             label="Label",
             labels=ENTAILMENT,
@@ -160,13 +160,13 @@ TASKS = {
 
 
 def own_question(texts: Sequence[str], label: str, labels: Sequence[str]) -> GlueTask:
-    """A question like GLUE's about a table of one's own; without labels, a number is asked for."""
+    """A task like GLUE's for a custom table; without labels, it is a regression."""
     metrics = ("accuracy",) if labels else ("pearson", "spearman")
     return GlueTask(name="table", folder="", texts=tuple(texts), label=label, labels=tuple(labels), metrics=metrics)
 
 
 def find(folder: Path, task: GlueTask, split: str) -> Path:
-    """The file of a task's "train", "dev" or "test" set in a folder that holds a folder for each task."""
+    """The file of a task's "train", "dev" or "test" split in a folder with a subfolder for each task."""
     sets = {"train": task.train, "dev": task.dev, "test": task.test}
     splits = {name: names for name, names in sets.items() if names}
     if split not in splits:
@@ -177,13 +177,13 @@ def find(folder: Path, task: GlueTask, split: str) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise RegardError(f"{task.name}: no {split} set; looked for {', '.join(map(str, places))}")
+    raise RegardError(f"{task.name}: no {split} file found; looked for {', '.join(map(str, places))}")
 
 
 def read(
     task: GlueTask, path: Path, *, labelled: bool = True, warn: Callable[[str], object] = warnings.warn
 ) -> Iterator[Example]:
-    """The examples of a file with the names of their labels; without labels, in the order a submission must have."""
+    """The examples of a file with their label names; without labels, in the order required for a submission."""
     table = rows(path)
     first = next(table)
     header = first.fields
@@ -192,14 +192,14 @@ def read(
     columns = _columns(task, path, header, labelled)
     torn: list[int] = []
     for row in table:
-        # never in a test set, where each line must be answered in its place
+        # never in a test set, where every line needs a prediction
         if task.torn and labelled and len(row.fields) < len(header):
             torn.append(row.line)
             continue
         example = columns.example(row)
         yield example if example.label is None else example._replace(label=_name(task, path, row, example.label))
     if torn:
-        warn(f"{path}: {len(torn):,} lines with too few columns are left out, the first of them line {torn[0]:,}")
+        warn(f"{path}: skipped {len(torn):,} lines with too few columns, the first is line {torn[0]:,}")
 
 
 def _columns(task: GlueTask, path: Path, header: list[str], labelled: bool) -> Columns:
@@ -211,15 +211,15 @@ def _columns(task: GlueTask, path: Path, header: list[str], labelled: bool) -> C
 
 
 def _name(task: GlueTask, path: Path, row: TableRow, label: str) -> str:
-    """The name of a label; a number is its own."""
+    """The name of a label; for regression, the number itself."""
     if not task.labels:
         low, high = SCALE
         if not low <= _number(label) <= high:
-            raise RegardError(f"{path}, line {row.line}: {label!r} is no number from {low:g} to {high:g}")
+            raise RegardError(f"{path}, line {row.line}: {label!r} is not a number from {low:g} to {high:g}")
         return label
     spellings = task.spellings or task.labels
     if label not in spellings:
-        raise RegardError(f"{path}, line {row.line}: unknown label {label!r}; {task.name} knows {', '.join(spellings)}")
+        raise RegardError(f"{path}, line {row.line}: unknown label {label!r}; {task.name} has {', '.join(spellings)}")
     return task.labels[spellings.index(label)]
 
 

@@ -1,4 +1,4 @@
-"""Texts with labels, to fine-tune with: the tasks of GLUE, and tables of your own."""
+"""Texts with labels for fine-tuning: the tasks of GLUE, and your own tables."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -40,11 +40,11 @@ class GlueConfig(Config):
 
     @property
     def question(self) -> GlueTask:
-        """What is asked."""
+        """The task: labels, metrics and files."""
         return glue.TASKS[self.task]
 
     def paths(self) -> tuple[Path, Path]:
-        """The files to train on and to validate with."""
+        """The training and the validation file."""
         one, other = (glue.find(Path(self.folder), self.question, split) for split in ("train", "dev"))
         return one, other
 
@@ -55,7 +55,7 @@ class GlueConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class TableConfig(Config):
-    """Texts and labels of your own, in tables whose first line names the columns: TSV, or CSV, plain or `.gz`."""
+    """Your own texts and labels, as TSV or CSV files with a header, plain or `.gz`."""
 
     renamed: ClassVar = {"most": "max_examples", "numbers": "regression", "longest": "max_length"}
     kind: Literal["table"] = "table"
@@ -76,7 +76,7 @@ class TableConfig(Config):
 
     @cached_property
     def question(self) -> GlueTask:
-        """What is asked: for one of the labels that the training file has."""
+        """The task, with the labels of the training file."""
         examples = read_table(Path(self.train), self.texts, self.label, self.regression)
         labels = () if self.regression else tuple(sorted({str(example.label) for example in examples}))
         if len(labels) == 1:
@@ -84,7 +84,7 @@ class TableConfig(Config):
         return own_question(self.texts, self.label, labels)
 
     def paths(self) -> tuple[Path, Path]:
-        """The files to train on and to validate with."""
+        """The training and the validation file."""
         return existing(self.train), existing(self.valid)
 
     def read(self, path: Path, _warn: Callable[[str], object] = warnings.warn) -> list[Example]:
@@ -94,7 +94,7 @@ class TableConfig(Config):
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
-    """Texts and the number of the label of each."""
+    """Texts, each with the index of its label."""
 
     targets: ClassVar = {"label_B": IGNORED}
     tokens_BT: Tensor
@@ -104,19 +104,19 @@ class LabelledBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
 class NumberedBatch(LabelledBatch):
-    """Texts and, for each, a number to come near to."""
+    """Texts, each with a number as the regression target."""
 
     targets: ClassVar = {"label_B": torch.nan}
 
 
 class Labelled(SameEachEpoch):
-    """Texts with labels, all of them in each epoch."""
+    """Texts with labels; each epoch holds all of them."""
 
     def __init__(
         self,
@@ -136,10 +136,10 @@ class Labelled(SameEachEpoch):
         self.label_N = torch.tensor(numbers, dtype=torch.long if labels else torch.float32)
         self.lengths = np.array([[len(e.tokens)] for e in self.encoded], np.int32)
         if not len(self.encoded):
-            raise RegardError(f"{source}: no texts with labels; the file has a first line only")
+            raise RegardError(f"{source}: no texts with labels; the file has only a header")
 
     def fetch(self, indices: Indices) -> LabelledBatch:
-        """The texts of these numbers."""
+        """The texts with these indices."""
         chosen: list[Encoded] = [self.encoded[i] for i in indices]
         kind = NumberedBatch if self.label_N.is_floating_point() else LabelledBatch
         texts = sequences.text_batch(self.tokenizer, chosen)

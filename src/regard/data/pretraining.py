@@ -1,14 +1,14 @@
-"""What BERT learns from: pairs of texts, some of whose words are hidden (Devlin et al. 2018, 3.1 and A.1).
+"""Pre-training data of BERT: pairs of texts with masked tokens (Devlin et al. 2018, 3.1 and A.1).
 
     [CLS] A A A A [SEP] B B B [SEP]
 
-Half of the time B goes on where A ends, half of the time it comes from another document. Some of the tokens are asked
-for: most of these are replaced by [MASK], some by any other token, and some stay as they are. All of it is drawn anew
-each epoch, from the seed and the epoch's number alone.
+Half of the time B follows A in the text, half of the time it comes from another document. Some of the tokens are
+selected for prediction: most of these are replaced by [MASK], some by a random token, and some stay unchanged. The
+examples are sampled again in each epoch; they depend only on the seed and the number of the epoch.
 
-The sentences are encoded once, into a folder: `tokens.bin` holds all tokens one after the other, `sentences.npy` says
-where each sentence begins in it, `documents.npy` at which sentence each document begins. Nothing is held in memory but
-these numbers and what a batch needs.
+The sentences are encoded once, into a folder: `tokens.bin` holds all tokens one after the other, `sentences.npy` the
+offset of each sentence in it, `documents.npy` the index of the first sentence of each document. The files are
+memory-mapped, so only the offsets and the current batch are in memory.
 """
 
 from array import array
@@ -28,19 +28,19 @@ from regard.data.corpus import cached, mapped
 from regard.data.sequences import fit
 from regard.errors import RegardError
 
-ROUNDS = 5  # to find out how often texts must be apart, which depends on how often the others are
-MASKED, REPLACED = 0.8, 0.1  # shares of the tokens asked for; the rest stay as they are
+ROUNDS = 5  # fixed-point iterations for the rate of unrelated pairs (see _pairs)
+MASKED, REPLACED = 0.8, 0.1  # fractions of the selected tokens; the rest stay unchanged
 
 
 class Sentences:
-    """Encoded documents, mapped from a folder; no sentence and no document is empty."""
+    """Encoded documents, memory-mapped from a folder; no sentence and no document is empty."""
 
     def __init__(self, folder: Path) -> None:
         self.tokens = mapped(folder / "tokens.bin")
         self.begins: Indices = np.asarray(np.load(folder / "sentences.npy", mmap_mode="r"))
         self.documents: Indices = np.asarray(np.load(folder / "documents.npy", mmap_mode="r"))
         if self.begins[-1] != len(self.tokens) or self.documents[-1] != len(self):
-            raise RegardError(f"{folder}: damaged, its files do not fit together")
+            raise RegardError(f"{folder}: damaged, its files do not match")
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -50,16 +50,16 @@ class Sentences:
         return np.searchsorted(self.documents, sentences, side="right") - 1
 
     def gathered(self, first: Indices, wanted: Indices, min_sentences: int = 1) -> Indices:
-        """Where at least so many sentences from the first on end: with as many tokens, or with the document."""
+        """The end of a span that starts at `first`: after `wanted` tokens and `min_sentences`, or with the document."""
         stop = np.searchsorted(self.begins, self.begins[first] + wanted)
         return np.clip(stop, first + min_sentences, self.documents[self.documents_of(first) + 1])
 
 
 def encoded(read: Callable[[], Iterable[list[str]]], key: str, tokenizer: WordPiece, cache: Path) -> Sentences:
-    """The sentences of the documents that `read` reads: from the cache, or else made there.
+    """The sentences of the documents that `read` returns; encoded once, then read from the cache.
 
     Args:
-        key: a hash of all that `read` depends on.
+        key: a hash of everything that `read` depends on.
     """
     recipe = ["documents", 1, key, tokenizer.to_json()]  # 1: the version of the format
     return cached(cache, recipe, lambda folder: _encode(read(), tokenizer, folder), Sentences)
@@ -69,7 +69,7 @@ def _encode(documents: Iterable[list[str]], tokenizer: WordPiece, folder: Path) 
     sentence_begins, document_begins = array("q", [0]), array("q", [0])
     with (folder / "tokens.bin").open("wb") as file:
         for document in documents:
-            # a sentence may be nothing but what the tokenizer leaves out
+            # a sentence may consist only of characters that the tokenizer removes
             if sentences := [tokens for tokens in tokenizer.encode(document) if tokens]:
                 file.write(np.fromiter(chain.from_iterable(sentences), np.uint32).tobytes())
                 for tokens in sentences:
@@ -81,33 +81,33 @@ def _encode(documents: Iterable[list[str]], tokenizer: WordPiece, folder: Path) 
 
 @dataclass(frozen=True)
 class PretrainingBatch(Batch):
-    """Texts, or pairs of them, with words hidden."""
+    """Texts, or pairs of texts, with masked tokens."""
 
     targets: ClassVar = {"words_BT": IGNORED, "follows_B": IGNORED}
     tokens_BT: Tensor
     segments_BT: Tensor
-    """0: the first text, and padding; 1: the second."""
+    """0 for the first text and padding, 1 for the second text."""
     words_BT: Tensor
-    """The true token where it is asked for."""
+    """The original token where it is to be predicted, else `IGNORED`."""
     follows_B: Tensor
-    """0: the second text follows the first; 1: it does not."""
+    """0 if the second text follows the first, 1 if not."""
     is_padding_BT: Tensor | None = None
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 class PretrainingExamples:
-    """Examples made of sentences, others in each epoch.
+    """A dataset of examples made of sentences, with other examples in each epoch.
 
     Args:
-        longest: the most tokens of an example, [CLS] and [SEP]s included.
-        masked: the share of the tokens that are asked for.
-        whole_words: the pieces of a word are asked for all together or not at all.
-        short: the share of examples that are shorter than they could be, so that such texts are known too.
-        next_sentence: examples are pairs of texts; else each is a single one.
+        max_length: maximum number of tokens of an example, [CLS] and [SEP]s included.
+        mask_rate: fraction of the tokens that are to be predicted.
+        whole_words: whole word masking: the subwords of a word are selected together.
+        short_rate: fraction of the examples that are made shorter, so that the model also sees short texts.
+        next_sentence: examples are pairs of texts for next-sentence prediction; otherwise they are single texts.
     """
 
     def __init__(
@@ -124,76 +124,77 @@ class PretrainingExamples:
     ) -> None:
         self.sentences, self.tokenizer, self.masking = sentences, tokenizer, Masking(tokenizer, mask_rate, whole_words)
         self.max_length, self.short_rate, self.next_sentence, self.seed = max_length, short_rate, next_sentence, seed
-        self.marks = 3 if next_sentence else 2
-        if max_length < self.marks + 2:
+        self.special_count = 3 if next_sentence else 2
+        if max_length < self.special_count + 2:
             raise RegardError(
-                f"examples of {max_length} tokens are too short; the marks and two words need {self.marks + 2}"
+                f"examples of {max_length} tokens are too short; "
+                f"the special tokens and two words need {self.special_count + 2}"
             )
         if not len(sentences):
-            raise RegardError("there is too little text: some of it has to be kept to validate with")
+            raise RegardError("there is too little text, because some of it is held out for validation; give more text")
         if next_sentence and len(sentences.documents) == 2:
             raise RegardError(
-                "all text is one document, and a sentence that does not follow must come from another; "
+                "all text is one document, but next-sentence prediction needs at least two; "
                 "give more files, or set data.split = 'heading' or 'blank', or data.next_sentence = false"
             )
 
     def epoch(self, number: int) -> "PretrainingEpoch":
-        """The examples of an epoch, planned but not yet made."""
+        """The examples of an epoch, as spans of tokens; `fetch` builds them."""
         rng = np.random.default_rng([self.seed, number])
-        room = self.max_length - self.marks
-        begins, ends, follows = (self._pairs if self.next_sentence else self._singles)(room, rng)
+        capacity = self.max_length - self.special_count
+        begins, ends, follows = (self._pairs if self.next_sentence else self._singles)(capacity, rng)
         one, other = (ends - begins).T
-        sizes = np.stack(fit(one, other, room), axis=1)
-        # what is too much is cut off token by token, each at the front or at the back
+        sizes = np.stack(fit(one, other, capacity), axis=1)
+        # excess tokens are dropped one by one, each at random from the front or the back
         begins += rng.binomial(ends - begins - sizes, 0.5)
         return PretrainingEpoch(self, number, begins, sizes, follows)
 
-    def _pairs(self, room: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
-        """Where A and B begin, where they end, and whether B follows.
+    def _pairs(self, capacity: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+        """Where A and B begin, where they end, and whether B follows A.
 
-        As in the paper's own code: A is the first few of some sentences that fill an example, B the others or a piece
-        of another document. In the latter case the others are used again.
+        As in the paper's own code: from a run of sentences that fills an example, A is the first few, and B is the
+        others or a span of another document. In the latter case, the others are used again for the next example.
         """
-        # An example is drawn for every sentence as if it began there, all at once; each says where the next one begins,
-        # and so which of them there are.
+        # Vectorised: a candidate example is sampled for every sentence, as if it began there. Each candidate determines
+        # where the next example begins, so the examples of the epoch are found by following these links from the first.
         sentences, everywhere = self.sentences, np.arange(len(self.sentences))
-        wanted, stop = self._filled(room, rng, min_sentences=2)
+        wanted, stop = self._filled(capacity, rng, min_sentences=2)
         middle = everywhere + rng.integers(1, np.maximum(stop - everywhere, 2))
-        # nothing follows the end of a document: such texts must be apart, so that of the others fewer may be
-        must_be, lot, share = middle == stop, rng.random(len(stop)), 0.5
+        # B cannot follow A at the end of a document: these pairs are always unrelated, so fewer of the others may be
+        must_be, draw, rate = middle == stop, rng.random(len(stop)), 0.5
         for _ in range(ROUNDS):
-            is_apart = must_be | (lot < share)
-            first = _steps(np.where(is_apart, middle, stop))
+            is_unrelated = must_be | (draw < rate)
+            first = _steps(np.where(is_unrelated, middle, stop))
             forced = must_be[first].mean()
-            share = max(0.0, 0.5 - forced) / max(0.5, 1 - forced)
-        middle, stop, is_apart = middle[first], stop[first], is_apart[first]
+            rate = max(0.0, 0.5 - forced) / max(0.5, 1 - forced)
+        middle, stop, is_unrelated = middle[first], stop[first], is_unrelated[first]
         begins, ends = sentences.begins[np.stack([[first, middle], [middle, stop]])].swapaxes(1, 2)
         missing = wanted[first] - (ends - begins)[:, 0]
-        start = self._elsewhere(first[is_apart], rng)
-        begins[is_apart, 1] = sentences.begins[start]
-        ends[is_apart, 1] = sentences.begins[sentences.gathered(start, missing[is_apart])]
-        return begins, ends, is_apart.astype(np.int64)
+        start = self._elsewhere(first[is_unrelated], rng)
+        begins[is_unrelated, 1] = sentences.begins[start]
+        ends[is_unrelated, 1] = sentences.begins[sentences.gathered(start, missing[is_unrelated])]
+        return begins, ends, is_unrelated.astype(np.int64)
 
-    def _singles(self, room: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
-        """The same without a question: B is empty."""
-        _, stop = self._filled(room, rng)
+    def _singles(self, capacity: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
+        """The same for single texts: B is empty and the label is ignored."""
+        _, stop = self._filled(capacity, rng)
         first = _steps(stop)
         begins, ends = self.sentences.begins[np.stack([first, stop[first]])]
         return np.stack([begins, ends], axis=1), np.stack([ends, ends], axis=1), np.full(len(first), IGNORED)
 
-    def _filled(self, room: int, rng: np.random.Generator, min_sentences: int = 1) -> tuple[Indices, Indices]:
-        """For an example that begins at any sentence: the tokens that it should have, and where it ends so.
+    def _filled(self, capacity: int, rng: np.random.Generator, min_sentences: int = 1) -> tuple[Indices, Indices]:
+        """For an example that begins at each sentence: its desired number of tokens, and the sentence at which it ends.
 
         Args:
-            least: sentences of an example, where its document has so many.
+            min_sentences: minimum number of sentences of an example, if its document has that many.
         """
         count = len(self.sentences)
-        shorter = rng.integers(2, room, count, endpoint=True)
-        wanted = np.where(rng.random(count) < self.short_rate, shorter, room)
+        shorter = rng.integers(2, capacity, count, endpoint=True)
+        wanted = np.where(rng.random(count) < self.short_rate, shorter, capacity)
         return wanted, self.sentences.gathered(np.arange(count), wanted, min_sentences)
 
     def _elsewhere(self, sentences: Indices, rng: np.random.Generator) -> Indices:
-        """For each of these sentences, any one of any other document."""
+        """For each of these sentences, a random sentence of a random other document."""
         documents = self.sentences.documents
         other = rng.integers(0, len(documents) - 2, len(sentences))
         other += other >= self.sentences.documents_of(sentences)
@@ -201,7 +202,7 @@ class PretrainingExamples:
 
 
 def _steps(after: Indices) -> Indices:
-    """0, what comes after it, what comes after that, and so on to the end."""
+    """Follows the links `after` from 0 to the end."""
     following, steps, at = after.tolist(), array("q"), 0
     while at < len(following):
         steps.append(at)
@@ -211,7 +212,7 @@ def _steps(after: Indices) -> Indices:
 
 @dataclass(frozen=True)
 class PretrainingEpoch:
-    """The examples of an epoch: where among all tokens the two texts of each begin, how long they are."""
+    """The examples of an epoch: the token offsets and lengths of the two texts of each."""
 
     examples: PretrainingExamples
     number: int
@@ -221,12 +222,12 @@ class PretrainingEpoch:
 
     @property
     def lengths(self) -> Lengths:
-        """The tokens of each example, [CLS] and [SEP]s included."""
-        lengths: Indices = self.sizes.sum(1, keepdims=True) + self.examples.marks
+        """The number of tokens of each example, [CLS] and [SEP]s included."""
+        lengths: Indices = self.sizes.sum(1, keepdims=True) + self.examples.special_count
         return lengths.astype(np.int32)
 
     def fetch(self, indices: Indices) -> PretrainingBatch:
-        """The examples of these numbers; what is hidden in one does not depend on the others."""
+        """The examples with these indices; the masking of one does not depend on the others."""
         tokens, segments, words = zip(*(self._example(int(index)) for index in indices), strict=True)
         return PretrainingBatch(
             pad(tokens, self.examples.tokenizer.pad),
@@ -237,7 +238,7 @@ class PretrainingEpoch:
         )
 
     def _example(self, index: int) -> tuple[Indices, Indices, Indices]:
-        """Tokens, segments and words of one example."""
+        """Tokens, segments and targets of one example."""
         examples = self.examples
         spans = zip(self.begins[index], self.sizes[index], strict=True)
         one, other = (examples.sentences.tokens[begin : begin + size] for begin, size in spans)
@@ -245,43 +246,45 @@ class PretrainingEpoch:
         first, second = [begin, one, end], [other, end] if examples.next_sentence else []
         tokens = np.concatenate([*first, *second]).astype(np.int64)
         segments = (np.arange(len(tokens)) >= len(one) + 2).astype(np.int64)
-        # from 1 on, since [seed, epoch, 0] is the same to numpy as [seed, epoch], which has planned the epoch
+        # index + 1, because to numpy the seed [seed, epoch, 0] equals [seed, epoch], which sampled the epoch's spans
         rng = np.random.default_rng([examples.seed, self.number, index + 1])
         seen, words = examples.masking(tokens, rng)
         return seen, segments, words
 
 
 class Masking:
-    """Asks for some of the tokens of a text and hides most of these, so that the model must guess them."""
+    """Selects some of the tokens of a text as targets and replaces most of these by [MASK]."""
 
-    def __init__(self, tokenizer: WordPiece, share: float, whole_words: bool) -> None:
-        self.share, self.whole_words, self.mask = share, whole_words, tokenizer.mask
+    def __init__(self, tokenizer: WordPiece, rate: float, whole_words: bool) -> None:
+        self.rate, self.whole_words, self.mask = rate, whole_words, tokenizer.mask
         every = np.arange(tokenizer.vocab_size)
         self.is_special = np.isin(every, list(tokenizer.specials))
         self.ordinary = every[~self.is_special]
-        self.goes_on = np.array([piece.startswith(INSIDE) for piece in tokenizer.pieces(every.tolist())])
+        self.continues = np.array([piece.startswith(INSIDE) for piece in tokenizer.pieces(every.tolist())])
 
     def __call__(self, tokens: Indices, rng: np.random.Generator) -> tuple[Indices, Indices]:
-        """The tokens as the model sees them, and the true ones where they are asked for."""
+        """The tokens as the model sees them, and the targets: the original tokens where they were selected."""
         selected = self._selected(tokens, rng)
-        lot = rng.random(len(selected))
-        is_replaced = (lot >= MASKED) & (lot < MASKED + REPLACED)
+        draw = rng.random(len(selected))
+        is_replaced = (draw >= MASKED) & (draw < MASKED + REPLACED)
         seen, words = tokens.copy(), np.full_like(tokens, IGNORED)
-        seen[selected[lot < MASKED]] = self.mask
+        seen[selected[draw < MASKED]] = self.mask
         seen[selected[is_replaced]] = self.ordinary[rng.integers(len(self.ordinary), size=is_replaced.sum())]
         words[selected] = tokens[selected]
         return seen, words
 
     def _selected(self, tokens: Indices, rng: np.random.Generator) -> Indices:
         places = np.flatnonzero(~self.is_special[tokens])
-        count = max(1, round(self.share * len(places)))
+        count = max(1, round(self.rate * len(places)))
         if not self.whole_words:
             return rng.permutation(places)[:count]
-        is_new = ~self.goes_on[tokens[places]] | (np.diff(places, prepend=-2) > 1)  # after a mark, too, a word begins
+        is_new = ~self.continues[tokens[places]] | (
+            np.diff(places, prepend=-2) > 1
+        )  # a word also begins after a special token
         words = np.split(places, np.flatnonzero(is_new)[1:])
         selected: list[int] = []
         for i in rng.permutation(len(words)):
-            # the first however long it is, so that one is asked for, others while they fit
+            # the first word whatever its length, so that there is a target; others while they fit
             if not selected or len(selected) + len(words[i]) <= count:
                 selected += words[i].tolist()
         return np.array(selected, np.int64)

@@ -12,18 +12,18 @@ from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import Batch, Indices, given, pad, padding
 
 MaxLength = Annotated[int, Field(ge=8, le=100_000)]
-"""The most tokens of a text, or of two, with the marks."""
+"""Maximum number of tokens of a text or a pair, special tokens included."""
 Size = TypeVar("Size", int, Indices)
 
 
 class Encoded(NamedTuple):
-    """The tokens of a text, or of two, with the marks."""
+    """The tokens of a text or a pair, special tokens included."""
 
     tokens: list[int]
     first: int
-    """How many of them belong to the first text, its marks included."""
+    """The number of tokens of the first text, its special tokens included."""
     is_truncated: bool
-    """There were more."""
+    """Whether tokens were dropped to fit."""
 
     @property
     def segments(self) -> list[int]:
@@ -39,11 +39,11 @@ def encode(
     max_length: int | None,
     orders: bool = False,
 ) -> list[Encoded]:
-    """Texts, each alone or with a second one; of what is too long, the end of the longer text is cut off.
+    """Encodes single texts or pairs; if one is too long, the longer of its two texts is truncated at the end.
 
     Args:
-        longest: the most tokens, marks included; None: any number.
-        orders: `[MASK]` in a text is the mask and not five characters.
+        max_length: maximum number of tokens, special tokens included; None for no limit.
+        orders: special tokens in a text, such as `[MASK]`, are parsed as such instead of as plain characters.
     """
     ones = tokenizer.encode(texts, orders=orders)
     others: Sequence[list[int] | None] = [None] * len(texts)
@@ -54,7 +54,7 @@ def encode(
 
 
 def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, max_length: int | None) -> Encoded:
-    """Tokens of a text, or of two, with marks, cut to fit."""
+    """Adds special tokens to the tokens of a text or a pair, truncated to fit."""
     sizes = len(one), len(other or ())
     kept_one, kept_other = sizes if max_length is None else fit(*sizes, max_length - (2 if other is None else 3))
     first = [tokenizer.begin, *one[:kept_one], tokenizer.end]
@@ -62,13 +62,13 @@ def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None
     return Encoded([*first, *second], len(first), (kept_one, kept_other) != sizes)
 
 
-def fit(one: Size, other: Size, room: int) -> tuple[Size, Size]:
-    """What is left of two texts after the longer, or the second if they are equal, lost token by token until both fit.
+def fit(one: Size, other: Size, capacity: int) -> tuple[Size, Size]:
+    """The lengths of two texts after truncation to `capacity` tokens in total.
 
-    So the paper's code cuts.
+    As in the paper's code, the longer text, or the second if they are equal, loses one token at a time.
     """
-    other = np.minimum(other, np.maximum(room - one, room // 2))
-    return np.minimum(one, room - other), other
+    other = np.minimum(other, np.maximum(capacity - one, capacity // 2))
+    return np.minimum(one, capacity - other), other
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class TextBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 def text_batch(tokenizer: WordPiece, encoded: Sequence[Encoded]) -> TextBatch:
-    """Texts, filled up to the longest."""
+    """Pads texts to the longest."""
     return TextBatch(
         pad([e.tokens for e in encoded], tokenizer.pad),
         pad([e.segments for e in encoded], 0),

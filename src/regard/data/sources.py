@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: files of your own, or dates. Each kind of source is a config."""
+"""Sources of sentence pairs: your own files, or generated dates. Each kind of source is a config."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class PairSource(NamedTuple):
-    """Pairs that can be read as often as needed, a hash of all that they depend on, and their weight."""
+    """A function that reads the pairs, a hash of everything they depend on, and their sampling weight."""
 
     read: Callable[[], Pairs]
     key: str
@@ -39,7 +39,7 @@ class Files(Config):
     target: str | None = None
     """File of target lines, one for each line of `path`."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Sampling weight: how often an epoch holds each pair; a fraction holds that share of them."""
+    """Sampling weight: how often an epoch holds each pair; a fraction holds that fraction of them."""
 
     def paths(self) -> list[Path]:
         """The files, which must exist."""
@@ -51,7 +51,7 @@ class Files(Config):
 
 
 def _files(value: Any) -> Any:
-    """A path may stand for files, and one source for a list of them."""
+    """Accepts a path instead of a table, and a single source instead of a list."""
     if not isinstance(value, str | list | tuple | dict | Files):
         raise RegardError("give a path, a table with path and target, or a list of these")
     found, problems = [], []
@@ -74,7 +74,7 @@ FileList = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig(Config):
-    """Translations of your own."""
+    """Your own translations."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["parallel"] = "parallel"
@@ -88,11 +88,11 @@ class ParallelConfig(Config):
     max_length: Positive = 128
     """Maximum length in tokens; pairs that are longer on either side are dropped."""
     augment: Rate = 0.0
-    """Data augmentation: share of the pairs that are repeated with the source in lower case and without its final `.`,
-    `?` or `!`."""
+    """Data augmentation: fraction of the pairs that are repeated with the source in lower case and without its final
+    `.`, `?` or `!`."""
 
     def parts(self) -> list[PairSource]:
-        """What to train on."""
+        """The training sources."""
         held_out = frozenset(source for source, _ in self._held_out()) if not self.valid else frozenset()
         return [self._part(files, held_out) for files in self.train]
 
@@ -107,18 +107,18 @@ class ParallelConfig(Config):
             if source in held_out:
                 continue
             yield source, target
-            # the checksum decides, so that it is always the same pairs
+            # selected by checksum, so that they are always the same pairs
             if zlib.crc32(source.encode()) < self.augment * 2**32:
                 yield source.lower().rstrip(".?! "), target
 
     def valid_parts(self) -> list[PairSource]:
-        """What to validate with."""
+        """The validation sources."""
         if self.valid:
             return [PairSource(partial(pairs, *files.paths()), file_hash(*files.paths())) for files in self.valid]
         return [PairSource(self._held_out, f"{file_hash(*self.train[0].paths())} held out {self.hold_out}")]
 
     def _held_out(self) -> list[tuple[str, str]]:
-        """Every n-th pair of the first source, at most a twentieth of it."""
+        """Every n-th pair of the first source, at most 5 % of it."""
         paths = self.train[0].paths()
         count = sum(1 for _ in pairs(*paths))
         step = max(20, -(-count // self.hold_out))
@@ -127,7 +127,7 @@ class ParallelConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class DatesConfig(Config):
-    """Dates, times and durations, made as they are needed."""
+    """Dates, times and durations, generated on the fly."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["dates"] = "dates"
@@ -141,11 +141,11 @@ class DatesConfig(Config):
     """Maximum length in tokens; pairs that are longer on either side are dropped."""
 
     def parts(self) -> list[PairSource]:
-        """What to train on."""
+        """The training sources."""
         return [self._part(self.pairs, seed=1, unseen=False)]
 
     def valid_parts(self) -> list[PairSource]:
-        """What to validate with: 1,000 dates of years that are not trained on."""
+        """The validation source: 1,000 dates of held-out years."""
         return [self._part(1000, seed=2, unseen=True)]
 
     def _part(self, count: int, seed: int, unseen: bool) -> PairSource:

@@ -1,4 +1,4 @@
-"""Tables of texts with labels: TSV as it stands, CSV with its quotes. The first line names the columns."""
+"""Tables of texts with labels: TSV without quoting, or CSV with quoting. The first line is the header."""
 
 import csv
 import math
@@ -12,7 +12,7 @@ from regard.errors import RegardError
 
 
 class Example(NamedTuple):
-    """A text, or two, and the label they were given; None in files without labels."""
+    """A text or a pair of texts and its label, which is None in files without labels."""
 
     text: str
     second: str | None
@@ -22,13 +22,13 @@ class Example(NamedTuple):
 def read_table(
     path: Path, texts: Sequence[str], label: str | None, numbers: bool = False, known: Sequence[str] = ()
 ) -> Iterator[Example]:
-    """The examples of a table, plain or gzipped; a file whose name ends in `.csv` is CSV, any other TSV.
+    """Reads the examples of a table, plain or gzipped; files named `.csv` are CSV, all others TSV.
 
     Args:
-        texts: the names of one column or two.
-        label: the name of the column with the labels, which are given as they stand; None for a file without.
+        texts: names of one or two text columns.
+        label: name of the label column; None for a file without labels.
         numbers: labels must be numbers.
-        known: labels must be among these, if there are any.
+        known: the valid labels; if empty, any label is valid.
     """
     unknown: dict[str, int] = {}
     table = rows(path)
@@ -42,7 +42,7 @@ def read_table(
         yield example
     if unknown:
         found = ", ".join(f"{label!r} (line {line})" for label, line in unknown.items())
-        raise RegardError(f"{path}: unknown labels {found}; known are {_listed(known)}")
+        raise RegardError(f"{path}: unknown labels {found}; valid labels are {_listed(known)}")
 
 
 def is_number(text: str) -> bool:
@@ -54,14 +54,14 @@ def is_number(text: str) -> bool:
 
 
 class TableRow(NamedTuple):
-    """The fields of a row, and the line on which it begins."""
+    """The fields of a row, and the number of its first line."""
 
     line: int
     fields: list[str]
 
 
 def rows(path: Path) -> Iterator[TableRow]:
-    """All rows of a table, with the names of the columns as the first."""
+    """All rows of a table; the first is the header."""
     is_csv = path.name.lower().removesuffix(".gz").endswith(".csv")
     row = None
     for row in _csv(path) if is_csv else _tsv(path):
@@ -71,13 +71,13 @@ def rows(path: Path) -> Iterator[TableRow]:
 
 
 def _tsv(path: Path) -> Iterator[TableRow]:
-    # Quotes are part of the text, as GLUE has it: some are never closed.
+    # No quoting: as in GLUE, quotes are part of the text, and some are never closed.
     for number, line in enumerate(lines(path), start=1):
         yield TableRow(number, line.split("\t"))
 
 
 def _csv(path: Path) -> Iterator[TableRow]:
-    # a field in quotes may hold line ends
+    # a quoted field may contain line breaks
     reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     begin = 1
     try:
@@ -86,14 +86,14 @@ def _csv(path: Path) -> Iterator[TableRow]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise RegardError(
-            f"{path}, line {begin}: not CSV ({error}); a field with commas or quotes stands in quotes, "
-            f'and a quote in it is doubled (""); or save the table as TSV'
+            f"{path}, line {begin}: not CSV ({error}); put quotes around a field with commas or quotes, "
+            f'and double a quote inside it (""); or save the table as TSV'
         ) from None
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where in each row of a table the texts and the label stand."""
+    """The indices of the text and label columns of a table."""
 
     path: Path
     header: Sequence[str]
@@ -102,21 +102,21 @@ class Columns:
 
     @staticmethod
     def among(header: Sequence[str], path: Path, texts: Sequence[str], label: str | None) -> "Columns":
-        """The columns of these names."""
+        """Finds the columns with these names."""
         if len(texts) not in (1, 2):
-            raise RegardError(f"{len(texts)} columns of text ({_listed(texts)}); name one column, or two")
+            raise RegardError(f"{len(texts)} text columns ({_listed(texts)}); give one or two")
         for name in [*texts, *([] if label is None else [label])]:
             if name not in header:
-                raise RegardError(f"{path} has no column {name!r}; there are {_listed(header)}")
+                raise RegardError(f"{path} has no column {name!r}; its columns are {_listed(header)}")
         places = tuple(header.index(name) for name in texts)
         return Columns(path, header, places, None if label is None else header.index(label))
 
     def example(self, row: TableRow) -> Example:
-        """What stands in these columns of a row."""
+        """The example in a row."""
         if len(row.fields) != len(self.header):
             raise RegardError(
                 f"{self.path}, line {row.line}: {len(row.fields)} columns instead of {len(self.header)} "
-                f"({_listed(self.header)}); mend the line or leave it out"
+                f"({_listed(self.header)}); fix the line or remove it"
             )
         text = row.fields[self.texts[0]]
         second = row.fields[self.texts[1]] if len(self.texts) == 2 else None
@@ -125,8 +125,8 @@ class Columns:
         label = row.fields[self.label]
         if not label:
             raise RegardError(
-                f"{self.path}, line {row.line}: nothing in the column {self.header[self.label]!r}; "
-                f"give the text a label or leave the line out"
+                f"{self.path}, line {row.line}: the column {self.header[self.label]!r} is empty; "
+                f"add a label or remove the line"
             )
         return Example(text, second, label)
 

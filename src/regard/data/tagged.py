@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word, to learn from: in pieces of words for BERT, in whole words for a tagger."""
+"""Sentences with a tag for each word: as subwords for BERT, as whole words for a tagger."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from regard.models.rnn_tagger import PAD_FEATURE
 
 @dataclass(frozen=True, kw_only=True)
 class ConlluConfig(Config):
-    """Words with their parts of speech, in the format of Universal Dependencies."""
+    """Words with their parts of speech, in the CoNLL-U format of Universal Dependencies."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["conllu"] = "conllu"
@@ -36,7 +36,7 @@ class ConlluConfig(Config):
     """Maximum length in tokens; longer sentences are truncated."""
 
     def paths(self) -> tuple[Path, Path]:
-        """The files to train on and to validate with."""
+        """The training and the validation file."""
         return existing(self.train), existing(self.valid)
 
     def read(self, path: Path) -> list[Sentence]:
@@ -46,7 +46,7 @@ class ConlluConfig(Config):
 
 @dataclass(frozen=True)
 class PieceBatch(Batch):
-    """Sentences in pieces of words; a tag is asked for at the first piece of each word."""
+    """Sentences as subwords; the tag of a word is predicted at its first subword."""
 
     targets: ClassVar = {"tag_BT": IGNORED}
     tokens_BT: Tensor
@@ -56,13 +56,13 @@ class PieceBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return given(self.tokens_BT, self.segments_BT, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
 class WordBatch(Batch):
-    """Sentences in words, each with its features."""
+    """Sentences as words, each with its features."""
 
     targets: ClassVar = {"tag_BT": IGNORED}
     features_BTE: Tensor
@@ -71,21 +71,21 @@ class WordBatch(Batch):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return given(self.features_BTE, self.is_padding_BT)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A sentence of words as BERT reads it."""
+    """A sentence as subwords, with the positions of its words."""
 
     encoded: sequences.Encoded
     firsts: list[int]
-    """Where each word begins, as far as they fit."""
+    """The index of the first subword of each word that was not truncated."""
 
 
 def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], max_length: int | None) -> list[Pieces]:
-    """Sentences of words in pieces; words that do not fit are cut off."""
+    """Splits the words of sentences into subwords, truncated to `max_length`."""
     result = []
     for tokens, words in tokenizer.encode_words(given):
         encoded = sequences.marked(tokenizer, tokens, None, max_length)
@@ -96,49 +96,49 @@ def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], max_length: 
 
 
 class TaggedPieces(SameEachEpoch):
-    """Tagged sentences in pieces of words, all of them in each epoch."""
+    """Tagged sentences as subwords; each epoch holds all of them."""
 
     def __init__(self, tokenizer: WordPiece, given: Sequence[Sentence], labels: Sequence[str], max_length: int) -> None:
         self.tokenizer = tokenizer
         self.sentences = in_pieces(tokenizer, [sentence.words for sentence in given], max_length)
         self.truncated = sum(pieces.encoded.is_truncated for pieces in self.sentences)
-        numbers = _numbers(given, labels)
+        indices = _indices(given, labels)
         self.tags = []
-        for pieces, tags in zip(self.sentences, numbers, strict=True):
+        for pieces, tags in zip(self.sentences, indices, strict=True):
             targets = np.full(len(pieces.encoded.tokens), IGNORED)
             targets[pieces.firsts] = tags[: len(pieces.firsts)]
             self.tags.append(targets)
         self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> PieceBatch:
-        """The sentences of these numbers."""
+        """The sentences with these indices."""
         texts = sequences.text_batch(self.tokenizer, [self.sentences[i].encoded for i in indices])
         tag_BT = pad([self.tags[i] for i in indices], IGNORED)
         return PieceBatch(texts.tokens_BT, texts.segments_BT, tag_BT, texts.is_padding_BT)
 
 
 class TaggedWords(SameEachEpoch):
-    """Tagged sentences in words, all of them in each epoch."""
+    """Tagged sentences as words; each epoch holds all of them."""
 
     def __init__(self, tokenizer: Words, given: Sequence[Sentence], labels: Sequence[str], max_length: int) -> None:
         self.features = [x[:max_length] for x in tokenizer.encode([sentence.words for sentence in given])]
-        self.tags = [tags[:max_length] for tags in _numbers(given, labels)]
+        self.tags = [tags[:max_length] for tags in _indices(given, labels)]
         self.truncated = sum(len(sentence.words) > max_length for sentence in given)
         self.lengths = np.array([[len(tags)] for tags in self.tags], np.int32)
 
     def fetch(self, indices: Indices) -> WordBatch:
-        """The sentences of these numbers."""
+        """The sentences with these indices."""
         features_BTE, is_padding_BT = stacked([self.features[i] for i in indices])
         return WordBatch(features_BTE, pad([self.tags[i] for i in indices], IGNORED), is_padding_BT)
 
 
 def stacked(features: Sequence[np.ndarray]) -> tuple[Tensor, Tensor | None]:
-    """Features of sentences of different lengths as one tensor, and where there is no word."""
+    """Features of sentences of different lengths as one padded tensor, and the padding mask."""
     columns = zip(*(x.T for x in features), strict=True)
     return torch.stack([pad(column, PAD_FEATURE) for column in columns], dim=2), padding([len(x) for x in features])
 
 
-def _numbers(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:
-    number = {label: i for i, label in enumerate(labels)}
-    # a tag that was never seen in training cannot be learnt, so it is not asked for
-    return [[number.get(tag, IGNORED) for tag in sentence.tags] for sentence in given]
+def _indices(given: Sequence[Sentence], labels: Sequence[str]) -> list[list[int]]:
+    index = {label: i for i, label in enumerate(labels)}
+    # a tag that does not occur in the training data cannot be learned, so the loss ignores it
+    return [[index.get(tag, IGNORED) for tag in sentence.tags] for sentence in given]

@@ -1,4 +1,4 @@
-"""Finds files of text and reads them line by line, plain or gzipped, and says where they are damaged."""
+"""Finds text files and reads them line by line, plain or gzipped; errors name the damaged line."""
 
 import glob
 import gzip
@@ -14,7 +14,7 @@ from regard.errors import RegardError
 
 
 def _listed(value: Any) -> Any:
-    """One name may stand for a list of names."""
+    """Accepts a single name instead of a list."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
@@ -24,13 +24,13 @@ Names = Annotated[
 
 
 def found(names: Iterable[str]) -> list[Path]:
-    """The files of these names, in order; one that goes by several is there once."""
+    """The files that match these names, sorted and without duplicates."""
     result: dict[Path, Path] = {}
     for name in names:
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
-            raise RegardError(f"{name}: no such file, and no folder or pattern with text files (.txt, .txt.gz)")
+            raise RegardError(f"{name}: no such file, nor a folder or pattern with text files (.txt, .txt.gz)")
         for path in sorted(here):
             result.setdefault(path.resolve(), path)
     return sorted(result.values())
@@ -41,20 +41,20 @@ def _texts(folder: Path) -> list[Path]:
 
 
 def _matching(pattern: str) -> set[Path]:
-    # by this module, because a pattern may begin at the root
+    # the module glob, because Path.glob does not accept absolute patterns
     return {Path(path) for path in glob.glob(pattern, recursive=True)}  # noqa: PTH207
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without their ends; `.gz` is unpacked on the way."""
+    """The lines of a UTF-8 file without line ends; `.gz` files are decompressed."""
     return (line.rstrip("\r\n") for line in running(path))
 
 
 def running(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file, a line at a time with its end; `.gz` is unpacked on the way.
+    """The text of a UTF-8 file, a line at a time with its line end; `.gz` files are decompressed.
 
-    Nothing is left out or changed but what is not text: a mark at the beginning of the file, and the carriage return
-    that some systems put before a line feed.
+    The text is unchanged, except that a byte order mark at the beginning of the file is removed, and a carriage return
+    before a line feed.
     """
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         for line in _decoded(file, str(path)):
@@ -62,15 +62,15 @@ def running(path: Path) -> Iterator[str]:
 
 
 def decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines of bytes as lines of text, without their ends."""
+    """Decodes lines of bytes, without line ends."""
     return (line.rstrip("\r\n") for line in _decoded(file, name))
 
 
 def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines of bytes as lines of text, without the mark of its encoding that a file may begin with.
+    """Decodes lines of bytes, without a byte order mark.
 
-    Only a line feed ends a line: other characters that Unicode counts as line ends stay where they are, so that
-    parallel files keep in step.
+    Only a line feed ends a line: other Unicode line separators are part of the text, so that parallel files stay
+    aligned.
     """
     number = 0
     try:
@@ -80,11 +80,11 @@ def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
         bad = error.object[error.start : error.end].hex(" ")
         raise RegardError(f"{name}, line {number}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise RegardError(f"{name}: damaged after line {number} ({error}); make or fetch the file again") from None
+        raise RegardError(f"{name}: damaged after line {number} ({error}); create or download the file again") from None
 
 
 def existing(name: str) -> Path:
-    """The file of that name, which must be there."""
+    """The path of a file, which must exist."""
     if not Path(name).is_file():
         raise RegardError(f"{name}: no such file")
     return Path(name)
@@ -98,7 +98,7 @@ def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
             if len(columns) < 2:
                 raise RegardError(
                     f"{path}, line {number}: no tab between source and target in {line[:60]!r}; "
-                    f"give a TSV file, or two files of lines"
+                    f"give a TSV file, or two parallel files"
                 )
             yield columns[0], columns[1]
         return
@@ -107,6 +107,7 @@ def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
             shorter, longer = (path, target) if one is None else (target, path)
             count = sum(1 for _ in lines(longer))
             raise RegardError(
-                f"{shorter} has {number - 1:,} lines and {longer} has {count:,}; each line needs its pair"
+                f"{shorter} has {number - 1:,} lines and {longer} has {count:,}; "
+                f"parallel files need the same number of lines"
             )
         yield one, other

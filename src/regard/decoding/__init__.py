@@ -1,1 +1,1 @@
-"""Writing with a model: beam search (greedy is a beam of one) and sampling, for every model that can start and step."""
+"""Decoding: beam search (greedy search is a beam of one) and sampling, for every model with `start` and `step`."""

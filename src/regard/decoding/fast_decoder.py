@@ -1,9 +1,9 @@
-"""A Transformer's decoder as a search runs it: the same numbers with fewer calls and nothing copied.
+"""A faster Transformer decoder for beam search and sampling: the same results with fewer calls and no copies.
 
-A step of decoding has so little to compute that reading the weights and calling torch are what it costs. So query, key
-and value are one product here, and what all layers remember of the tokens so far lies in one block of memory. The rows
-of a beam are queries of one sequence: they share a sentence's memory, and its block of tokens, in which each row sees
-its own. Rows that change places only change what they see.
+A decoding step computes so little that its cost is reading the weights and calling torch. Therefore query, key and
+value are one matrix product here, and the key-value cache of all layers is one tensor. The rows of a beam are queries
+of one sequence: they share the encoder output of a sentence and its key-value cache, in which a mask restricts each
+row to its own tokens. Reordering the rows of a beam only changes the mask.
 """
 
 from collections.abc import Sequence
@@ -25,22 +25,24 @@ from regard.blocks.torch_private import has_forward_hooks
 from regard.decoding.hypothesis import NEVER
 from regard.models.interface import Autoregressive, Stacked
 
-WIDEST = 8  # rows of a sentence; more of them would look at too much that they do not see
-ROOM = 16  # tokens that there is room for, at least, when the block grows, if nobody knows better
+WIDEST = 8  # rows per sentence; with more, most of the attention would be computed for masked slots
+ROOM = 16  # default minimum number of tokens by which the cache grows
 
 
 def fast_decoder(model: Autoregressive, room: int = ROOM) -> Autoregressive:
-    """The model as a search is to run it; itself, if it is no such Transformer. `reorder` uses its state up, too.
+    """A fast decoder for the model, or the model itself if it is no such Transformer.
+
+    Both `step` and `reorder` of a fast decoder consume the state that they are given.
 
     Args:
-        room: the tokens that are expected to be written; if there are no more, what they are kept in need not grow.
+        room: the expected number of tokens; up to this number, the cache grows only once.
     """
     return FastDecoder(model, room) if isinstance(model, Stacked) else model
 
 
 @dataclass
 class FastDecoderState:
-    """Where the search is: N sentences, each with W rows. `step` and `reorder` use it up."""
+    """The decoding state of N sentences, each with W rows. `step` and `reorder` modify it in place."""
 
     layers: Sequence["Layer"]
     length: int
@@ -48,20 +50,20 @@ class FastDecoderState:
     width: int
     """W."""
     block: Tensor
-    """L2NHSK: keys and values of each layer, in as many slots as there is room for."""
+    """L2NHSK: the key-value cache of all layers; S is its capacity in slots."""
     room: int
-    """Tokens that there is room for, at least, when it grows; else it grows by a quarter."""
+    """Minimum number of tokens by which the cache grows; it grows by a quarter if that is more."""
     slots: int
-    """How many are taken: one for each token that all rows of a sentence share, W for each of the others."""
+    """Slots in use: one for each token that all rows of a sentence share, W for each of the others."""
     unseen: Tensor | None
-    """N1WS: 0 where a row sees a slot, -inf elsewhere; None: each sees all."""
+    """N1WS, the attention mask: 0 where a row may attend to a slot, -inf elsewhere; None: no mask."""
     memory: Sequence[KeyValue]
-    """What each layer sees of the source; none for a model without."""
+    """Keys and values of the encoder output for each layer; empty for a model without an encoder."""
     memory_unseen: Tensor | None
-    """N11S: 0 where there is a token, -inf elsewhere."""
+    """N11S, the padding mask of the source: 0 for tokens, -inf for padding."""
 
     def reorder(self, index_B: Tensor) -> "FastDecoderState":
-        """The state of the rows that `index_B` names."""
+        """The state of the rows in `index_B`."""
         owners = [row // self.width for row in index_B.tolist()]
         groups = [(sentence, len(list(rows))) for sentence, rows in groupby(owners)]
         widths = {count for _, count in groups}
@@ -85,14 +87,14 @@ class FastDecoderState:
         return self
 
     def _go_apart(self) -> None:
-        """Leaves each sentence, which is one row by now, only the slots that it sees."""
+        """Compacts the cache of each sentence, now a single row, to the slots that it attends to."""
         assert self.unseen is not None
         slot_NT = (self.unseen[:, 0, 0, : self.slots] == 0).nonzero()[:, 1].view(len(self.unseen), self.length)
         index = slot_NT[None, None, :, None, :, None].expand(*self.block.shape[:4], -1, self.block.size(5))
         self.block, self.slots, self.unseen = self.block.gather(4, index), self.length, None
 
     def extend(self) -> None:
-        """Takes a slot for one more token of each row, which only that row sees."""
+        """Allocates a slot for the next token of each row, which only that row may attend to."""
         start, stop = self.slots, self.slots + self.width
         if stop > self.block.size(4):
             room = stop + max(self.room * self.width, stop // 4)
@@ -105,14 +107,14 @@ class FastDecoderState:
 
 
 class FastDecoder:
-    """A decoder with the weights of a model, which does the work itself where someone looks into it."""
+    """A decoder with the weights of a model; falls back to the model itself if hooks are registered on it."""
 
     def __init__(self, model: Any, room: int = ROOM) -> None:
         self.model, self.room = model, room
         self.embedding, self.positions, self.blocks, self.norm = model.stack()
 
     def start(self, *inputs: Tensor) -> Any:
-        """Reads the source, or what texts begin with, as the model itself does."""
+        """Encodes the source, or the prompt, with the model itself."""
         state: Any = self.model.start(*inputs)
         if not self._is_plain():
             return state
@@ -128,12 +130,12 @@ class FastDecoder:
             return FastDecoderState(layers, length, 1, block, self.room, length, None, (), None)
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
-        # in one piece, so that heads of all sentences can be multiplied at once without a copy each step
+        # contiguous, so that the heads of all sentences are one batched product without a copy at each step
         seen = [KeyValue(*(x_BHSK.contiguous() for x_BHSK in layer)) for layer in memory.layers]
         return FastDecoderState(layers, length, 1, block, self.room, length, None, seen, unseen)
 
     def _is_plain(self) -> bool:
-        """Whether all it does is its layers' formulas: no dropout, gradient, other precision, batch norm, or hook."""
+        """Whether the model is in plain inference: no dropout, gradients, autocast, batch norm or hooks."""
         modules = list(self.model.modules())
         return not (
             self.model.training
@@ -144,7 +146,7 @@ class FastDecoder:
         )
 
     def step(self, tokens_B: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Takes in one token of each row; gives logits for the next one."""
+        """Reads one token of each row and returns the logits of the next one."""
         if not isinstance(state, FastDecoderState):
             slow: tuple[Tensor, Any] = self.model.step(tokens_B, state)
             return slow
@@ -166,7 +168,7 @@ class FastDecoder:
 
 
 class Layer:
-    """One layer of a decoder: its weights, and what is done with them."""
+    """One decoder layer: its weights and its computation."""
 
     def __init__(self, layer: nn.Module) -> None:
         assert isinstance(layer, EncoderLayer | DecoderLayer)
@@ -187,55 +189,55 @@ class Layer:
     def attention(
         self, x_BD: Tensor, seen: KeyValue, new_2NHWK: Tensor, unseen: Tensor | None, position: int
     ) -> Tensor:
-        """x, after it has looked at the tokens so far, its own among them, whose keys and values go into `new`."""
+        """Self-attention over the tokens so far; writes the keys and values of the current ones to `new`."""
         _, count, heads, rows, width = new_2NHWK.shape
         made_BE = linear(self._before(x_BD, self.attention_norm), *self.joined)
         if self.rotary is not None:
-            made_BE = self._turned(made_BE, self.rotary, position)
+            made_BE = self._rotated(made_BE, self.rotary, position)
         made_3NHWK = made_BE.view(count, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
         new_2NHWK.copy_(made_3NHWK[1:])
         found_NHWK = attend_searching(made_3NHWK[0], *seen, unseen, self.scale)
         return self._after(x_BD, linear(_rows(found_NHWK), *self.out), self.attention_norm)
 
     def cross(self, x_BD: Tensor, memory: KeyValue, unseen: Tensor | None) -> Tensor:
-        """x, after it has looked at the source."""
+        """Cross-attention to the source."""
         query_BD = linear(self._before(x_BD, self.cross_norm), *self.cross_query)
         query_NHWK = query_BD.view(len(memory.key_BHSK), -1, self.heads, self.width).transpose(1, 2)
         found_NHWK = attend_searching(query_NHWK, *memory, unseen, self.cross_scale)
         return self._after(x_BD, linear(_rows(found_NHWK), *self.cross_out), self.cross_norm)
 
     def feedforward(self, x_BD: Tensor) -> Tensor:
-        """x, after the feed-forward network."""
+        """The feed-forward network."""
         hidden_BF = self.activation(linear(self._before(x_BD, self.feedforward_norm), *self.inner))
         return self._after(x_BD, linear(hidden_BF, *self.outer), self.feedforward_norm)
 
     def _before(self, x_BD: Tensor, norm: Any) -> Tensor:
         return _normed(x_BD, norm) if self.is_before else x_BD
 
-    def _after(self, x_BD: Tensor, said_BD: Tensor, norm: Any) -> Tensor:
-        x_BD = x_BD + said_BD
+    def _after(self, x_BD: Tensor, output_BD: Tensor, norm: Any) -> Tensor:
+        x_BD = x_BD + output_BD
         return x_BD if self.is_before else _normed(x_BD, norm)
 
-    def _turned(self, made_BE: Tensor, rotary: Rotary, position: int) -> Tensor:
-        """Query and key, turned by their position, which is that of all rows; the value as it is."""
-        turned, value_BD = made_BE.tensor_split([2 * self.heads * self.width], dim=1)
-        turned_BHTK = rotary(turned.view(len(turned), 2 * self.heads, 1, self.width), position)
-        return torch.cat((turned_BHTK.flatten(1), value_BD), dim=1)
+    def _rotated(self, made_BE: Tensor, rotary: Rotary, position: int) -> Tensor:
+        """Query and key, rotated by their position, which all rows share; the value is unchanged."""
+        rotated, value_BD = made_BE.tensor_split([2 * self.heads * self.width], dim=1)
+        rotated_BHTK = rotary(rotated.view(len(rotated), 2 * self.heads, 1, self.width), position)
+        return torch.cat((rotated_BHTK.flatten(1), value_BD), dim=1)
 
 
 def join(model: nn.Module) -> None:
-    """Lays the matrices of query, key and value side by side in memory, so that they are one product without a copy."""
+    """Stores the weights of query, key and value contiguously, so that they are one product without a copy."""
     layers: Any = model.stack().layers if isinstance(model, Stacked) else ()
     for layer in layers:
         parts = layer.attention.query, layer.attention.key, layer.attention.value
-        # by rows, so that each of the three lies in one piece, as optimizers expect it
+        # joined by rows, so that each of the three stays contiguous, as optimizers expect
         whole_ED = torch.cat([part.weight.detach() for part in parts])
         for part, weight_DD in zip(parts, whole_ED.chunk(3), strict=True):
             part.weight.data = weight_DD
 
 
 def _joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
-    """Matrix and bias of query, key and value as one."""
+    """The joint weight matrix and bias of query, key and value."""
     parts = attention.query, attention.key, attention.value
     weights: list[Tensor] = [part.weight for part in parts]
     biases: list[Tensor] = [part.bias for part in parts]
@@ -246,7 +248,7 @@ def _joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
 
 
 def _side_by_side(matrices: Sequence[Tensor]) -> Tensor | None:
-    """The matrix that these are the parts of, if they follow each other in memory."""
+    """The joint matrix, as a view, if these matrices are adjacent in memory."""
     first, end = matrices[0], matrices[0].storage_offset()
     for matrix in matrices:
         is_same = matrix.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
@@ -261,20 +263,20 @@ def _normed(x_BD: Tensor, norm: Any) -> Tensor:
 
 
 def _rows(found_NHWK: Tensor) -> Tensor:
-    """What each row found, with all heads side by side."""
+    """The attention output of each row, with its heads concatenated."""
     count, heads, rows, width = found_NHWK.shape
     return found_NHWK.transpose(1, 2).reshape(count * rows, heads * width)
 
 
 def _with_room(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """A copy in the corner of a larger tensor."""
+    """A copy at the start of a larger tensor."""
     larger = x.new_empty(shape)
     larger[tuple(map(slice, x.shape))] = x
     return larger
 
 
 @cache
-@torch.inference_mode(False)  # or else what is made in inference mode could not serve outside of it
+@torch.inference_mode(False)  # a cached tensor made in inference mode could not be used outside of it
 def _own(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What rows do not see of the slots that they take."""
+    """The mask of the slots for new tokens: each row attends only to its own."""
     return torch.full((width, width), NEVER, dtype=dtype, device=device).fill_diagonal_(0.0)

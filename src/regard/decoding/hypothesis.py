@@ -1,28 +1,28 @@
-"""What decoding gives, whichever way it chooses the tokens."""
+"""The result of decoding, by beam search or sampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-NEVER = float("-inf")  # log-probability of what cannot be
+NEVER = float("-inf")  # log-probability of an impossible token
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A text that a model wrote, as tokens without beginning and end."""
+    """A generated text, as tokens without the begin and end tokens."""
 
     tokens: tuple[int, ...]
     token_scores: tuple[float, ...]
-    """Log-probability of each token, and of the end, unless it was stopped."""
+    """Log-probability of each token, and of the end token unless a stop condition ended the text."""
     score: float
-    """What it is ranked by."""
+    """The score for ranking."""
     truncated: bool
-    """It had to end because it was as long as it may be."""
+    """Whether the text was truncated at the maximum length."""
     stopped: bool = False
-    """It was not to go on, though it had not come to its end."""
+    """Whether a stop condition ended the text before the end token."""
 
 
 def forced(end: int, length: int, max_length: int, prefix: Sequence[int]) -> int | None:
-    """The one token that may come after `length` tokens, if there is no choice."""
+    """The token that must follow after `length` tokens: of the prefix, or the end at the maximum length; else None."""
     if length >= max_length:
         return end
     return prefix[length] if length < len(prefix) else None

@@ -1,7 +1,7 @@
-"""A model whose texts are sure to end after so many tokens.
+"""A wrapper that ends every text after a maximum number of tokens.
 
-For a text that is only gone on with, its length is no merit: it stops where no more was asked for, and what the model
-thinks of an end at that place does not count, nor is it computed. So beam search and sampling need not know of it.
+A continuation that reaches the limit is truncated there: the end token gets probability 1, and the model is not run, so
+its probability of ending at the limit does not affect the score. Beam search and sampling need no special case.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from regard.models.interface import Autoregressive
 
 @dataclass(frozen=True)
 class LengthLimitedState:
-    """Where the model inside is, and how many more tokens it writes."""
+    """The state of the wrapped model, and the number of tokens left."""
 
     inner: Any
     left: int
 
     def reorder(self, index_B: Tensor) -> "LengthLimitedState":
-        """The state of the texts that `index_B` names."""
+        """The state of the texts in `index_B`."""
         return LengthLimitedState(self.inner.reorder(index_B), self.left)
 
 
 @dataclass(frozen=True)
 class LengthLimited:
-    """A model around another.
+    """A model with a maximum number of generated tokens.
 
     Args:
-        tokens: how many are written, at most.
-        vocab_size: the number of tokens; what the model says beyond them stands for none.
-        end: the token that ends a text; one that the model does not have comes after its last, and is never likely.
+        tokens: maximum number of tokens to generate.
+        vocab_size: the number of tokens; logits beyond it are dropped.
+        end: the end token; if it is beyond the vocabulary, its probability is 0 before the limit.
     """
 
     model: Autoregressive
@@ -42,11 +42,11 @@ class LengthLimited:
     end: int
 
     def start(self, *inputs: Tensor) -> LengthLimitedState:
-        """Reads what texts begin with."""
+        """Reads the prompts."""
         return LengthLimitedState(self.model.start(*inputs), self.tokens)
 
     def step(self, tokens_B: Tensor, state: LengthLimitedState) -> tuple[Tensor, LengthLimitedState]:
-        """Takes in one token of each text; gives logits for the next one."""
+        """Reads one token of each text and returns the logits of the next one."""
         if not state.left:
             logits_BV = torch.full((len(tokens_B), max(self.vocab_size, self.end + 1)), NEVER, device=tokens_B.device)
             logits_BV[:, self.end] = 0.0

@@ -1,6 +1,7 @@
-"""Sampling: each token is drawn by its probability, so that every try is another text.
+"""Sampling: each token is drawn at random from the model's distribution.
 
-A try draws the same random numbers whatever it shares a batch with: try 3 of 10 is the text of that try alone.
+Each sample has its own random number generator, so it does not depend on the rest of the batch: sample 3 of 10 is the
+same text as that sample alone.
 """
 
 import math
@@ -17,11 +18,11 @@ from regard.models.interface import Autoregressive
 
 @dataclass(frozen=True)
 class SampledToken:
-    """A token of a try, as soon as it is there."""
+    """One token of a sample, yielded as soon as it is generated."""
 
     sentence: int
     sample: int
-    """Counted from 0."""
+    """The index of the sample, from 0."""
     token: int
     score: float
     """Its log-probability."""
@@ -29,39 +30,41 @@ class SampledToken:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw: `samples` texts for each sentence."""
+    """The settings of sampling: `samples` texts for each sentence."""
 
     begin: int
     end: int
     samples: int = 1
     temperature: float = 1.0
-    """Below 1 the likely becomes likelier, above 1 less so; at 0 only the likeliest is drawn."""
+    """Below 1 sharpens the distribution, above 1 flattens it; 0 is greedy search."""
     top_k: int | None = None
-    """Draw from so many of the likeliest tokens only."""
+    """Sample only from this number of most probable tokens."""
     top_p: float = 1.0
-    """Draw from the likeliest tokens that together have this probability only."""
+    """Sample only from the most probable tokens with this total probability (nucleus sampling)."""
     seed: int = 1
-    """That of the first try; each of the others has the next."""
+    """Seed of the first sample; the others use the following numbers."""
     min_p: float = 0.0
-    """Draw only from tokens that have at least this share of the likeliest one's probability."""
+    """Drop tokens less probable than this fraction of the most probable one."""
     repetition_penalty: float = 1.0
-    """What was there already has its logit divided by this, or, below 0, multiplied (Keskar et al. 2019)."""
+    """Divides the logits of earlier tokens by this number, or multiplies them if negative (Keskar et al. 2019)."""
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise RegardError(f"at least one try is needed, got {self.samples}")
+            raise RegardError(f"the number of samples must be at least 1, got {self.samples}")
         if not 0 <= self.temperature < math.inf:
-            raise RegardError(f"a temperature is at least 0, got {self.temperature}")
+            raise RegardError(f"the temperature must be at least 0, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
-            raise RegardError(f"top-k keeps at least one token, got {self.top_k}")
+            raise RegardError(f"top-k must be at least 1, got {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise RegardError(f"top-p is a probability above 0 and at most 1, got {self.top_p}")
+            raise RegardError(f"top-p must be above 0 and at most 1, got {self.top_p}")
         if not 0 <= self.min_p <= 1:
-            raise RegardError(f"min-p is a share from 0 to 1, got {self.min_p}")
+            raise RegardError(f"min-p must be from 0 to 1, got {self.min_p}")
         if not 0 < self.repetition_penalty < math.inf:
-            raise RegardError(f"a repetition penalty is above 0, and 1 for none, got {self.repetition_penalty}")
+            raise RegardError(f"the repetition penalty must be above 0 (1 for none), got {self.repetition_penalty}")
         if not 0 <= self.seed <= 2**32 - self.samples:
-            raise RegardError(f"seeds, one a try, are from 0 to {2**32 - 1}; got {self.seed} for {self.samples}")
+            raise RegardError(
+                f"seeds must be from 0 to {2**32 - 1}, one per sample; got {self.seed} for {self.samples} samples"
+            )
 
     def search(
         self,
@@ -72,7 +75,7 @@ class Sampling:
         before: Sequence[Sequence[int]] = (),
         stopped: Callable[[Sequence[int]], bool] | None = None,
     ) -> list[list[Hypothesis]]:
-        """For each sentence its tries, in their order; the arguments are those of `draw`."""
+        """For each sentence its samples, in order; the arguments are those of `draw`."""
         found: list[list[Hypothesis]] = [[] for _ in max_length]
         written: dict[tuple[int, int], tuple[list[int], list[float]]] = {
             (sentence, sample): ([], []) for sentence in range(len(max_length)) for sample in range(self.samples)
@@ -99,14 +102,14 @@ class Sampling:
         before: Sequence[Sequence[int]] = (),
         stopped: Callable[[Sequence[int]], bool] | None = None,
     ) -> Iterator[SampledToken]:
-        """The next token of each try that goes on, again and again until none does; an end is one of them.
+        """Yields the next token of each active sample, end tokens included, until all have ended.
 
         Args:
-            inputs: what the model starts with, a row for each sentence.
-            longest: how many tokens each sentence may have.
-            prefixes: for each sentence, tokens that it must begin with.
-            before: for each sentence, tokens that count as repeated from the beginning.
-            stopped: whether a text of these tokens is to stop, though it has not come to its end.
+            inputs: the arguments of the model's `start`, one row for each sentence.
+            max_length: for each sentence, the maximum number of tokens.
+            prefixes: for each sentence, the tokens that its output must begin with.
+            before: for each sentence, the earlier tokens to which the repetition penalty also applies.
+            stopped: whether to stop a text of these tokens before its end token.
         """
         active = [(sentence, sample) for sentence in range(len(max_length)) for sample in range(self.samples)]
         if not active:
@@ -118,7 +121,7 @@ class Sampling:
         rows = [sentence for sentence, _ in active]
         tokens_B = torch.full((len(active),), self.begin, device=device)
         for length in range(max(max_length) + 1):
-            if rows != list(range(count)):  # else all go on as they are, and need not be copied
+            if rows != list(range(count)):  # otherwise the rows are unchanged and need no copy
                 state = state.reorder(torch.tensor(rows, device=device))
             logits_BV, state = model.step(tokens_B, state)
             logits_BV = logits_BV.double()
@@ -146,7 +149,7 @@ class Sampling:
             active, tokens_B = [active[i] for i in rows], tokens_B[rows]
 
     def penalised(self, logits_BV: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
-        """Logits, those of the tokens that each text has already made smaller."""
+        """The logits after the repetition penalty on the tokens of each text."""
         result_BV = logits_BV.clone()
         for logits_V, tokens in zip(result_BV, texts, strict=True):
             seen = torch.tensor(tokens, dtype=torch.long, device=logits_V.device).unique()
@@ -155,10 +158,10 @@ class Sampling:
         return result_BV
 
     def choose(self, logits_BV: Tensor, draws_B: Tensor) -> Tensor:
-        """The tokens that numbers between 0 and 1 stand for, given the logits of all tokens."""
+        """The sampled tokens, given the logits of all tokens and a random number from 0 to 1 for each row."""
         if self.temperature == 0:
             return logits_BV.argmax(1)
-        # the likeliest is at 0, so that no temperature is too low to divide by
+        # the maximum logit becomes 0, so that dividing by a low temperature cannot overflow
         logits_BV = logits_BV - logits_BV.amax(1, keepdim=True)
         sorted_BV, order_BV = (logits_BV / self.temperature).softmax(-1).sort(dim=1, descending=True, stable=True)
         before_BV = sorted_BV.cumsum(1) - sorted_BV
@@ -166,7 +169,7 @@ class Sampling:
         kept_BV[:, 0] = True
         if self.top_k is not None:
             kept_BV[:, self.top_k :] = False
-        # what is kept lies end to end on a line; the number says how far along to go
+        # inverse transform sampling: find the random number in the cumulative sums of the kept probabilities
         sums_BV = sorted_BV.masked_fill(~kept_BV, 0.0).cumsum(1)
         place_B1 = torch.searchsorted(sums_BV, (draws_B * sums_BV[:, -1])[:, None], right=True)
         last_B1 = kept_BV.sum(1, keepdim=True) - 1

@@ -1,7 +1,7 @@
-"""A text longer than a model's context: when that is full, the older half is forgotten and the rest is read again.
+"""A sliding context window: when the context is full, the older half is dropped and the rest is read again.
 
-So a model always sees half of its context or more. That tokens are read again is the price of learned positions: what
-a cache holds of a token was computed for the place where it stood.
+So a model always sees half of its context or more. The tokens must be read again because learned positions are
+absolute: the cached keys and values of a token were computed for its old position.
 """
 
 from dataclasses import dataclass
@@ -15,30 +15,30 @@ from regard.models.interface import Autoregressive
 
 @dataclass(frozen=True)
 class SlidingState:
-    """What is not forgotten, and where the model inside is."""
+    """The tokens in the window, and the state of the wrapped model."""
 
     tokens_BT: Tensor
     inner: Any
 
     def reorder(self, index_B: Tensor) -> "SlidingState":
-        """The state of the texts that `index_B` names."""
+        """The state of the texts in `index_B`."""
         return SlidingState(self.tokens_BT[index_B], self.inner.reorder(index_B))
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """A model around one that goes on with texts of `context` tokens at most."""
+    """A wrapper that continues texts beyond the context of a model."""
 
     model: Autoregressive
     context: int
 
     def start(self, tokens_BT: Tensor) -> SlidingState:
-        """Reads what texts begin with, as far as it would not be forgotten by then."""
+        """Reads the prompts, except the tokens that are already outside the window."""
         kept_BT = tokens_BT[:, forgotten(tokens_BT.size(1), self.context) :]
         return SlidingState(kept_BT, self.model.start(kept_BT))
 
     def step(self, tokens_B: Tensor, state: SlidingState) -> tuple[Tensor, SlidingState]:
-        """Takes in one token of each text; gives logits for the next one."""
+        """Reads one token of each text and returns the logits of the next one."""
         longer_BT = torch.cat((state.tokens_BT, tokens_B[:, None]), dim=1)
         inner = state.inner
         if first := forgotten(longer_BT.size(1), self.context):
@@ -49,6 +49,6 @@ class Sliding:
 
 
 def forgotten(length: int, context: int) -> int:
-    """How many of so many tokens are no longer seen."""
+    """The number of dropped tokens in a text of `length` tokens."""
     half = (context + 1) // 2
     return max(0, -((context - length) // half)) * half

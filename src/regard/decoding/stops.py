@@ -1,4 +1,4 @@
-"""Stop strings: a text ends before the first of them, which may come in several tokens."""
+"""Stop strings: a text ends before the first one, which may span several tokens."""
 
 from collections.abc import Sequence
 
@@ -6,18 +6,18 @@ from regard.errors import RegardError
 
 
 def stop_bytes(texts: str | Sequence[str]) -> list[bytes]:
-    """One stop string, or several, as the bytes to look for."""
+    """One stop string or several, as bytes."""
     texts = [texts] if isinstance(texts, str) else texts
     if "" in texts:
-        raise RegardError("a stop string has at least one character, and one of those given has none")
+        raise RegardError("a stop string is empty; give at least one character")
     return [text.encode("utf-8", "replace") for text in texts]
 
 
 def before_stop(raw: bytes, stops: Sequence[bytes]) -> bytes:
-    """What comes before the first stop string."""
+    """The text before the first stop string."""
     return raw[: min((raw.index(stop) for stop in stops if stop in raw), default=len(raw))]
 
 
 def unsure(raw: bytes, stops: Sequence[bytes]) -> int:
-    """How many bytes at the end may be the beginning of a stop string."""
+    """The number of bytes at the end that may be the beginning of a stop string."""
     return max((n for stop in stops for n in range(1, len(stop)) if raw.endswith(stop[:n])), default=0)

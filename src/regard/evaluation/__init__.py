@@ -1,1 +1,1 @@
-"""How good is it? Scores with their signatures, and which of two systems is better."""
+"""Evaluation: metrics with their signatures, and significance tests between two systems."""

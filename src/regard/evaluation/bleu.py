@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, with the signatures that make a score comparable, and exact matches."""
+"""BLEU and chrF by sacreBLEU, with the signatures that make scores comparable, and exact matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ class TranslationScores:
     bleu: float
     chrf: float
     exact: float
-    """Share of translations that are the reference to the letter."""
+    """Percentage of translations identical to the reference."""
     sentences: int
     bleu_signature: str
     chrf_signature: str
 
 
 def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> TranslationScores:
-    """All scores of a list of translations; BLEU and chrF in lower case where asked, as some papers report them."""
+    """All scores of a list of translations; with `lowercase`, BLEU and chrF ignore case, as in some papers."""
     from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF  # when it is needed: to translate should not wait for it
+    from sacrebleu.metrics.chrf import CHRF  # imported late, so that translating does not wait for it
 
     if len(translations) != len(references):
-        raise RegardError(f"{len(translations):,} translations and {len(references):,} references; each needs its own")
+        raise RegardError(
+            f"got {len(translations):,} translations and {len(references):,} references; they must match line by line"
+        )
     if not references:
         raise RegardError("there is nothing to score")
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
@@ -40,8 +42,8 @@ def score(translations: Sequence[str], references: Sequence[str], *, lowercase: 
 
 
 def signatures() -> dict[str, str]:
-    """What makes scores of this file comparable, by name."""
-    # sacreBLEU knows them only once it has scored something
+    """The sacreBLEU signatures of the scores, by name."""
+    # sacreBLEU has signatures only after it has scored something
     scores = score([""], [""])
     return {"bleu_signature": scores.bleu_signature, "chrf_signature": scores.chrf_signature}
 
@@ -54,14 +56,14 @@ class Comparison:
     first: float
     second: float
     p_value: float
-    """How often chance alone would show a difference as large."""
+    """Probability of a difference at least as large if the systems were equally good."""
     signature: str
 
 
 def compare(
     first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
 ) -> list[Comparison]:
-    """Which of two lists of translations is better, by BLEU and by chrF."""
+    """Compares two lists of translations by BLEU and chrF, with significance tests."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest, Result
@@ -76,7 +78,7 @@ def compare(
     comparisons = []
     for name, signature in signatures.items():
         one, other = (result for result in results[name] if isinstance(result, Result))
-        # of translations that are all the same, sacreBLEU says that they differ for sure
+        # for identical translations, sacreBLEU reports a significant difference
         p_value = 1.0 if first == second else float(other.p_value or 0)
         comparisons.append(Comparison(name, one.score, other.score, p_value, str(signature)))
     return comparisons

@@ -1,4 +1,4 @@
-"""GLUE's scores, the files that its leaderboard takes, and published results to stand beside."""
+"""GLUE's scores, files for its leaderboard, and published results for comparison."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from regard.evaluation import metrics
 from regard.folders import write_text
 
 SUBMISSION = {name: f"{task.folder}.tsv" for name, task in TASKS.items()}
-"""The name of each task's file on the leaderboard, which takes all of them in one zip archive."""
+"""The name of each task's file for the leaderboard, which expects all of them in one zip archive."""
 SUBMISSION |= {"mnli": "MNLI-m.tsv", "mnli-mm": "MNLI-mm.tsv"}
 
 Answers = Sequence[str] | Sequence[float]
@@ -22,11 +22,11 @@ _OF_NUMBERS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
 
 
 def scores(task: GlueTask, predicted: Answers, gold: Answers) -> dict[str, float]:
-    """All of a task's metrics, as fractions, the one that decides first.
+    """All metrics of a task as fractions, the main one first.
 
     Args:
-        predicted: names of labels, or numbers where the task asks for one.
-        gold: the same; a number may also be given as it stands in the file.
+        predicted: names of labels, or numbers for a regression task.
+        gold: the same; numbers may also be strings, as in the files.
     """
     if not task.labels:
         one, other = [float(value) for value in predicted], [float(value) for value in gold]
@@ -42,7 +42,7 @@ def scores(task: GlueTask, predicted: Answers, gold: Answers) -> dict[str, float
 
 
 def counted(names: Iterable[str]) -> list[list[str]]:
-    """The tasks over which GLUE's score is a mean, each with its sets: MNLI's two are one task; AX does not count."""
+    """The tasks in GLUE's average, each with its test sets: both of MNLI are one task; AX does not count."""
     result: dict[str, list[str]] = {}
     for name in names:
         if name != "ax":
@@ -51,12 +51,12 @@ def counted(names: Iterable[str]) -> list[list[str]]:
 
 
 def average(found: Mapping[str, Mapping[str, float]]) -> float:
-    """GLUE's score, over the tasks that are there: the mean over tasks of the mean over each one's metrics."""
+    """GLUE's score over the given tasks: the mean over tasks of the mean over the metrics of each."""
     return mean(mean(mean(found[name].values()) for name in names) for names in counted(found))
 
 
 def write_submission(path: Path, task: GlueTask, predicted: Answers) -> None:
-    """Writes the answers to a test set, in its order, as the leaderboard takes them; for the name see `SUBMISSION`."""
+    """Writes predictions for a test set in the format of the leaderboard; `SUBMISSION` has the file names."""
     if task.labels:
         _check(task, "predicted", predicted)
         spelled = dict(zip(task.labels, task.spellings or task.labels, strict=True))
@@ -70,18 +70,20 @@ def write_submission(path: Path, task: GlueTask, predicted: Answers) -> None:
 def _check(task: GlueTask, what: str, labels: Answers) -> None:
     for i, label in enumerate(labels, start=1):
         if label not in task.labels:
-            raise RegardError(f"{what} label {i:,} is {label!r}; {task.name} knows {', '.join(task.labels)}")
+            raise RegardError(
+                f"{what} label {i:,} is {label!r}; the labels of {task.name} are {', '.join(task.labels)}"
+            )
 
 
 def _clipped(place: int, value: float) -> str:
     if value != value:
-        raise RegardError(f"predicted number {place:,} is {value}; there is no answer to submit")
+        raise RegardError(f"predicted number {place:,} is {value}; it cannot be submitted")
     low, high = SCALE
     return f"{min(max(value, low), high):.3f}"
 
 
 def _published(columns: str, rows: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Rows of a printed table: a name, then a number, or a dash, for each `task.metric`."""
+    """Parses the rows of a printed table: a name, then a number or a dash for each `task.metric`."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     keys = [column.split(".") for column in columns.split()]
     for row in rows.strip().splitlines():
@@ -105,7 +107,7 @@ BERT-base         84.6/83.4  71.2  90.5  93.5  52.1  85.8  88.9  66.4
 BERT-large        86.7/85.9  72.1  92.7  94.9  60.5  86.5  89.3  70.1
 """,
     ),
-    # gluebenchmark.com/leaderboard, as the lectures show it, with human beings in place 14.
+    # gluebenchmark.com/leaderboard, as the lectures show it, with human performance at rank 14.
     **_published(
         "cola.matthews sst2.accuracy mrpc.f1 mrpc.accuracy stsb.pearson stsb.spearman qqp.f1 qqp.accuracy "
         "mnli.accuracy mnli-mm.accuracy qnli.accuracy rte.accuracy wnli.accuracy ax.matthews",
@@ -128,4 +130,4 @@ Snorkel MeTaL                    63.8  96.2  91.5/88.5  90.1/89.7  73.1/89.9  87
 """,
     ),
 }
-"""Published results on the test sets by system, task and metric, in percent as they were printed."""
+"""Published results on the test sets by system, task and metric, in percent as published."""

@@ -1,7 +1,7 @@
-"""How well answers agree with the truth: of labels, accuracy, F1 and Matthews; of numbers, Pearson and Spearman.
+"""Metrics: accuracy, F1 and Matthews' correlation for labels; Pearson's and Spearman's correlation for numbers.
 
-Each is a fraction: 1 for answers that are all right. Where a correlation is not defined, because all answers or all
-truths are the same, it is 0: such answers say nothing.
+Each is a fraction; 1 means that all predictions are correct. A correlation that is undefined, because all predictions
+or all gold values are equal, is 0.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,13 +13,13 @@ from regard.errors import RegardError
 
 
 def accuracy(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
-    """The share of labels that are right."""
+    """The fraction of correct labels."""
     _check(predicted, gold)
     return sum(one == other for one, other in zip(predicted, gold, strict=True)) / len(gold)
 
 
 def f1(predicted: Sequence[Hashable], gold: Sequence[Hashable], positive: Hashable) -> float:
-    """The harmonic mean of precision and recall of one label; 0 where it is neither predicted nor true."""
+    """The harmonic mean of precision and recall of one label; 0 if it is neither predicted nor in the gold labels."""
     _check(predicted, gold)
     found = np.array([label == positive for label in predicted])
     there = np.array([label == positive for label in gold])
@@ -35,7 +35,7 @@ def matthews(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> float:
     np.add.at(confusion, ([number[label] for label in gold], [number[label] for label in predicted]), 1)
     of_gold, of_predicted, total = confusion.sum(1), confusion.sum(0), confusion.sum()
     covariance = confusion.trace() * total - of_gold @ of_predicted
-    # two roots, as the product of both would not fit 64 bits from 60,000 examples on
+    # two square roots, because the product would overflow 64 bits from 60,000 examples on
     spread = np.sqrt(total**2 - of_gold @ of_gold) * np.sqrt(total**2 - of_predicted @ of_predicted)
     return float(covariance / spread) if spread else 0.0
 
@@ -47,7 +47,7 @@ def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:
 
 
 def spearman(predicted: Sequence[float], gold: Sequence[float]) -> float:
-    """The correlation of ranks; equal numbers share the mean of theirs."""
+    """The correlation of ranks; equal numbers get their mean rank."""
     one, other = _numbers(predicted, gold)
     return _correlation(_ranks(one), _ranks(other))
 
@@ -56,17 +56,17 @@ Numbers = npt.NDArray[np.float64]
 
 
 def _correlation(one: Numbers, other: Numbers) -> float:
-    # asked first: the mean of equal numbers is not always that number, and the rounding would be correlated
+    # checked first: the computed mean of equal numbers may differ from them, and the rounding errors would correlate
     if np.all(one == one[0]) or np.all(other == other[0]):
         return 0.0
     return float(np.clip(_direction(one) @ _direction(other), -1, 1))
 
 
 def _direction(values: Numbers) -> Numbers:
-    """The vector of length 1 that leads from the mean to these values."""
-    away: Numbers = values - values.mean()
-    away /= np.max(np.abs(away))  # small numbers would vanish when squared, large ones overflow
-    return away / np.linalg.norm(away)
+    """The deviations from the mean, normalised to a vector of length 1."""
+    deviation: Numbers = values - values.mean()
+    deviation /= np.max(np.abs(deviation))  # squares of small numbers would underflow, of large ones overflow
+    return deviation / np.linalg.norm(deviation)
 
 
 def _ranks(values: Numbers) -> Numbers:
@@ -80,12 +80,14 @@ def _numbers(predicted: Sequence[float], gold: Sequence[float]) -> tuple[Numbers
     for what, values in (("predicted", one), ("gold", other)):
         if not np.all(np.isfinite(values)):
             place = int(np.argmin(np.isfinite(values)))
-            raise RegardError(f"{what} number {place + 1:,} is {values[place]}; a correlation needs finite ones")
+            raise RegardError(f"{what} number {place + 1:,} is {values[place]}; a correlation needs finite numbers")
     return one, other
 
 
 def _check(predicted: Sequence[Hashable], gold: Sequence[Hashable]) -> None:
     if len(predicted) != len(gold):
-        raise RegardError(f"{len(predicted):,} predictions and {len(gold):,} gold labels; each needs its own")
+        raise RegardError(
+            f"got {len(predicted):,} predictions and {len(gold):,} gold labels; the numbers must be equal"
+        )
     if not len(gold):
         raise RegardError("there is nothing to score")

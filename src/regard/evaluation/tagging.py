@@ -1,4 +1,4 @@
-"""How well words are tagged: accuracy, and precision, recall and F1 of each tag."""
+"""Evaluation of taggers: accuracy, and precision, recall and F1 of each tag."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,31 +11,33 @@ from regard.errors import RegardError
 
 @dataclass(frozen=True)
 class TagScore:
-    """Scores of one tag, as fractions; 0 where there is nothing to divide by."""
+    """Scores of one tag, as fractions; 0 where the denominator is 0."""
 
     precision: float
-    """Share of the words given this tag that have it."""
+    """Fraction of the words predicted with this tag that have it."""
     recall: float
-    """Share of the words with this tag that were given it."""
+    """Fraction of the words with this tag that were predicted with it."""
     f1: float
     count: int
-    """Words that have this tag."""
+    """Number of words with this tag."""
 
 
 class TaggingScores(TypedDict):
     """Scores of tagged sentences, as fractions."""
 
     accuracy: float
-    """Share of words with the right tag."""
+    """Fraction of words with the correct tag."""
     macro_f1: float
-    """The mean over all tags that occur, however rare, be it only among the predicted ones."""
+    """The unweighted mean over all tags that occur in the gold or the predicted tags."""
     tags: dict[str, TagScore]
 
 
 def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> TaggingScores:
-    """All scores of the predicted tags of some sentences."""
+    """All scores of the predicted tags of sentences."""
     if len(gold) != len(predicted):
-        raise RegardError(f"{len(gold):,} sentences and {len(predicted):,} predicted ones; each needs its own")
+        raise RegardError(
+            f"got {len(gold):,} sentences and {len(predicted):,} predicted ones; the numbers must be equal"
+        )
     for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(right) != len(given):
             raise RegardError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
@@ -55,8 +57,8 @@ def _score(tag: str, pairs: Counter[tuple[str, str]]) -> TagScore:
     given = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
     count = sum(n for (right, _), n in pairs.items() if right == tag)
     # the harmonic mean of precision and recall, without dividing by them
-    return TagScore(_share(hits, given), _share(hits, count), _share(2 * hits, given + count), count)
+    return TagScore(_ratio(hits, given), _ratio(hits, count), _ratio(2 * hits, given + count), count)
 
 
-def _share(part: int, whole: int) -> float:
+def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0

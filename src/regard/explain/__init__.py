@@ -1,1 +1,1 @@
-"""Why a model said what it said."""
+"""Explains a model's predictions: attention, traces, importance of heads, step-by-step walks."""

@@ -1,4 +1,4 @@
-"""Pictures: attention, positions, learning curves; PNG, SVG or PDF. Needs matplotlib (`pip install regard[plot]`)."""
+"""Figures of attention, positions and learning curves as PNG, SVG or PDF (needs `pip install regard[plot]`)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from torch import Tensor
 from regard.errors import RegardError
 from regard.explain.positions import similarity
 
-MAP = "cividis"  # reads the same with and without colour vision, and in grey
-SIGNED = "PuOr"  # likewise, for numbers of either sign
+MAP = "cividis"  # readable with colour blindness and in greyscale
+SIGNED = "PuOr"  # likewise, for positive and negative values
 DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
-LARGEST = 30  # inches of a picture's side, about
-FAINT = 0.02  # weights below it are not drawn as lines
+LARGEST = 30  # approximate maximum side of a figure, in inches
+FAINT = 0.02  # weights below this are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
-# after matplotlib's own, fonts for scripts that it lacks, whichever of them is installed
+# fallback fonts, used if installed, for scripts that matplotlib's own font lacks
 FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "SimHei", "Arial Unicode MS"),
@@ -31,20 +31,20 @@ FONTS = (
 
 
 def expect_format(path: Path) -> None:
-    """Raises `RegardError` unless a figure can be written to a file of that name."""
+    """Raises `RegardError` unless the path has the suffix of a supported format."""
     if path.suffix.lower() not in FORMATS:
-        raise RegardError(f"{path}: no such format for a picture; let it end in {', '.join(FORMATS)}")
+        raise RegardError(f"{path}: unknown format; use {', '.join(FORMATS)}")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a figure; the end of the path says in which format."""
+    """Writes a figure in the format given by the suffix of the path."""
     expect_format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
 def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
-    """The matrix of Bahdanau's paper: a row for each word written, a column for each word read."""
+    """An alignment matrix as in Bahdanau et al.: one row per output word, one column per input word."""
     cell = min(0.5, LARGEST / max(len(rows), len(columns), 1))
     figure = Figure(figsize=(1.2 + cell * len(columns), 0.8 + cell * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -58,7 +58,7 @@ def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequen
 
 
 def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
-    """Lines from each word that asks, on the left, to the words that it looks at, as strong as the weight."""
+    """Lines from each query word, on the left, to the key words; width and opacity show the weight."""
     height = max(len(rows), len(columns))
     figure = Figure(figsize=(5, min(LARGEST, 0.6 + 0.32 * height)), layout="constrained")
     axes = figure.add_subplot()
@@ -77,7 +77,7 @@ def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
 
 
 def grid(maps: Mapping[str, Tensor]) -> Figure:
-    """All heads of all layers, small: a row for each attention, a column for each head."""
+    """Small maps of all heads of all layers: one row per attention layer, one column per head."""
     heads = max(len(weights_HTS) for weights_HTS in maps.values())
     cell = min(1.3, LARGEST / max(heads, len(maps)))
     figure = Figure(figsize=(2.2 + cell * heads, 0.4 + cell * len(maps)), layout="constrained")
@@ -95,7 +95,7 @@ def grid(maps: Mapping[str, Tensor]) -> Figure:
 
 
 def positions(encoding_TE: Tensor) -> Figure:
-    """The vectors of positions, one a row, and how alike two positions are by their distance."""
+    """The position vectors, one per row, and the cosine similarity of two positions by distance."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     largest = float(encoding_TE.abs().max())
@@ -110,26 +110,26 @@ def positions(encoding_TE: Tensor) -> Figure:
 
 
 class Curve(Protocol):
-    """What a picture of a training shows: a loss, and a score beside it."""
+    """What a learning curve shows: a loss, and optionally a score."""
 
     @property
     def loss(self) -> str:
-        """Its name in the log; in validation it begins with `valid_`."""
+        """The key of the loss in the log; the validation loss has the prefix `valid_`."""
         ...
 
     @property
     def score(self) -> str | None:
-        """Its name in the log."""
+        """The key of the score in the log."""
         ...
 
     @property
     def label(self) -> str:
-        """What the score is called."""
+        """The display name of the score."""
         ...
 
 
 def learning_curves(log: Path, curves: Sequence[Curve]) -> Figure:
-    """Losses, in training and in validation, and the scores beside them, by step."""
+    """Training loss, validation loss and scores by step."""
     entries = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     figure = Figure(figsize=(7, 4 * len(curves)), layout="constrained")
     for axes, curve in zip(figure.subplots(len(curves), squeeze=False).flat, curves, strict=True):
@@ -153,14 +153,14 @@ def _draw_curve(axes: Axes, entries: Sequence[dict[str, float]], curve: Curve) -
 
 
 def bars(values: Mapping[str, float], title: str) -> Figure:
-    """Numbers as bars, from the lowest on, so that their differences can be seen."""
+    """A bar chart whose axis starts near the lowest value, so that differences are visible."""
     figure = Figure(figsize=(7, 0.4 * len(values) + 1), layout="constrained")
     axes = figure.add_subplot()
     names = list(values)
     drawn = axes.barh(names, [values[name] for name in names], color=DARK)
     axes.bar_label(drawn, fmt="%.1f", padding=3)
-    least, most = min(values.values()), max(values.values())
-    axes.set_xlim(max(0.0, least - (most - least) - 1), most + (most - least) / 5 + 1)
+    lowest, highest = min(values.values()), max(values.values())
+    axes.set_xlim(max(0.0, lowest - (highest - lowest) - 1), highest + (highest - lowest) / 5 + 1)
     axes.invert_yaxis()
     axes.set_xlabel(title)
     return figure
@@ -173,6 +173,6 @@ def _series(entries: Sequence[dict[str, float]], name: str) -> tuple[list[float]
 
 @cache
 def fonts() -> list[str]:
-    """The fonts for words, so that those of any script show where a font for it is installed."""
+    """The fonts for words: matplotlib's own, then the installed fallbacks for other scripts."""
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [*matplotlib.rcParams["font.sans-serif"][:1], *(name for name in FONTS if name in installed)]

@@ -1,9 +1,9 @@
-"""A weight is not yet a cause: which heads matter, where things come from in the end, when the answer was known.
+"""A weight is not yet a cause: head ablation, attention rollout, and the logit lens.
 
-effect of a head   log p(output) with the head switched off, minus log p(output) as it is
+effect of a head   log p(output) with the head ablated, minus log p(output) of the full model
 rollout            R_l = (A_l + I)/2 · R_(l−1): attention through all layers, residuals included
                    (Abnar and Zuidema 2020), A being the mean over heads
-early answers      the output layer applied to what each layer gives (the "logit lens")
+early answers      the output layer applied to the hidden states after each layer (the "logit lens")
 """
 
 from dataclasses import dataclass
@@ -18,47 +18,47 @@ from regard.blocks.repeated import Hooks, by_depth, repeated
 from regard.explain.trace import Trace, mean
 from regard.models.interface import Answering
 
-LOGITS = 2**26  # that one pass computes at most: a quarter of a gigabyte
+LOGITS = 2**26  # maximum number of logits in one forward pass: a quarter of a gigabyte
 
 
 def head_effects(trace: Trace) -> dict[str, Tensor]:
-    """For each attention, the change of the output's log-probability when each of its heads finds nothing."""
+    """For each attention layer, the change in the output's log-probability when each of its heads is ablated."""
     heads = [(look.path, head) for look in trace.looks for head in range(look.heads)]
     if not heads:
         return {}
     tokens = max(len(stream.tokens) for stream in trace.streams.values())
-    # a token has as many logits as the largest matrix has rows, or fewer
+    # upper bound: a token has at most as many logits as the largest matrix has rows
     logits = tokens * max(parameter.size(0) for parameter in trace.model.parameters())
     at_once = max(1, LOGITS // logits)
     changes = []
     for start in range(0, len(heads), at_once):
         chosen = heads[start : start + at_once]
         with drop_one_head_each(trace.model, chosen):
-            sums_B = _target_log_probability(trace, trace.run(len(chosen) + 1)).sum(1)  # the last one is left as it is
+            sums_B = _target_log_probability(trace, trace.run(len(chosen) + 1)).sum(1)  # the last copy keeps all heads
         changes.append(sums_B[:-1] - sums_B[-1])
     effects = iter(torch.cat(changes).tolist())
     return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in trace.looks}
 
 
 def _target_log_probability(trace: Trace, logits_BTV: Tensor) -> Tensor:
-    """How sure the model is of what is said; where all it says is one number, that number."""
+    """The log-probability of each target token; for regression, the predicted number itself."""
     return logits_BTV[..., 0].cpu() if logits_BTV.size(-1) == 1 else trace.log_probabilities(logits_BTV)
 
 
 def rollouts(trace: Trace) -> list[tuple[str, str]]:
-    """The pairs of streams that `rollout` tells of: within one first, then from one to another."""
+    """The pairs of streams that `rollout` returns: self-attention first, then cross-attention."""
     pairs = dict.fromkeys((look.asks, look.answers) for look in trace.looks)
     return sorted(pairs, key=lambda pair: pair[0] != pair[1])
 
 
 def rollout(trace: Trace) -> dict[tuple[str, str], Tensor]:
-    """How much of each token's vector stems from each token of the input, by (asking, answering) stream.
+    """How much each input token contributes to each token's hidden state, by (query, key) stream.
 
-    What looks at another stream, with the mean of all its layers, sees what that stream has become after its own.
+    Cross-attention is averaged over its layers and multiplied by the rollout of the stream it attends to.
     """
     maps = trace.weights([look.path for look in trace.looks])
     result: dict[tuple[str, str], Tensor] = {}
-    looks = [look for look in trace.looks if look.path in maps]  # what runs in depth may stop early
+    looks = [look for look in trace.looks if look.path in maps]  # a model with adaptive depth may stop early
     for look in looks:
         if look.asks == look.answers:
             mean_TT = maps[look.path].mean(0)
@@ -74,24 +74,24 @@ def rollout(trace: Trace) -> dict[tuple[str, str], Tensor]:
 
 @dataclass(frozen=True)
 class EarlyAnswer:
-    """What a model would have said at one position after one layer."""
+    """The prediction at one position if the output layer is applied after one layer."""
 
     token: int
     probability: float
     target: float
-    """The probability of the token that is said in the end."""
+    """The probability of the target token."""
 
 
 def early_answers(trace: Trace) -> dict[str, list[EarlyAnswer]]:
-    """For each layer, by its path, the answer at each position; empty for models that cannot be asked early."""
+    """For each layer, by path, the prediction at each position; empty for models without `answering`."""
     model = trace.model
     if not isinstance(model, Answering) or not trace.target.tokens:
         return {}
     outputs: dict[str, Tensor] = {}
-    asked = trace.model.get_submodule(model.answering)
-    layers = {f"{model.answering}.{name}": layer for name, layer in asked.named_children()}
+    stack = trace.model.get_submodule(model.answering)
+    layers = {f"{model.answering}.{name}": layer for name, layer in stack.named_children()}
     if model.answering in repeated(trace.model):
-        layers = {model.answering: asked}
+        layers = {model.answering: stack}
     with Hooks(trace.model) as hooks:
         for path, layer in by_depth(trace.model, layers).items():
             hooks.after(path, layer, partial(_keep, outputs, path))
@@ -106,6 +106,6 @@ def _keep(outputs: dict[str, Tensor], path: str, _layer: nn.Module, _args: tuple
 @torch.no_grad()
 def _answers(trace: Trace, model: Answering, x_BTD: Tensor) -> list[EarlyAnswer]:
     logits_BTV = model.answer(x_BTD)
-    said_T = trace.log_probabilities(logits_BTV)[0].exp().tolist()
+    target_T = trace.log_probabilities(logits_BTV)[0].exp().tolist()
     best_T, tokens_T = logits_BTV[0].softmax(-1).max(-1)
-    return [EarlyAnswer(*values) for values in zip(tokens_T.tolist(), best_T.tolist(), said_T, strict=True)]
+    return [EarlyAnswer(*values) for values in zip(tokens_T.tolist(), best_T.tolist(), target_T, strict=True)]

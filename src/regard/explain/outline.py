@@ -1,4 +1,4 @@
-"""What a model is made of, before anything is trained: its parts, their parameters, the names of its attentions."""
+"""A summary of a model before training: its modules, their parameters, and the paths of its attention layers."""
 
 import dataclasses
 from typing import Any
@@ -10,8 +10,8 @@ from regard.blocks.capture import attention_cores, position_modules
 
 
 def describe(config: Any) -> dict[str, Any]:
-    """The model of a config: how many parameters, which parts, attentions and positions; plain data, as JSON has it."""
-    with torch.device("meta"):  # shapes without memory, so that the largest model is described at once
+    """A config's model as JSON-compatible data: parameter count, modules, attention layers, positional encodings."""
+    with torch.device("meta"):  # shapes without memory, so that even a large model is described instantly
         model = config.build()
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -23,7 +23,7 @@ def describe(config: Any) -> dict[str, Any]:
 
 
 def outline(model: nn.Module) -> list[dict[str, Any]]:
-    """The parts of a model that have parameters of their own, each parameter counted once, layers one by one."""
+    """The modules of a model that own parameters; a shared parameter is counted once."""
     counted: set[int] = set()
     rows = []
     for path, module in model.named_modules():
@@ -36,5 +36,5 @@ def outline(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def starred(path: str) -> str:
-    """A module path with the number of the layer left open, which is also a pattern for `capture`."""
+    """A module path with layer indices replaced by `*`, which is also a pattern for `capture`."""
     return ".".join("*" if part.isdigit() else part for part in path.split("."))

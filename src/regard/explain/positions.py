@@ -1,4 +1,4 @@
-"""Positions as pictures: the matrix of encodings, and how alike two positions are that lie so far apart."""
+"""Positional encodings: their matrix, and the similarity of two positions by distance."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ KINDS = ("own", "sinusoidal", "fourier", "rotary")
 
 
 def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
-    """The vector of each position from 0: the model's own, or those of another kind of the same width.
+    """The position vectors from position 0: the model's own, or another kind of the same width.
 
-    Rotary positions turn pairs of numbers; shown are the sine and the cosine of each angle.
+    Rotary positions rotate pairs of features; the result has the sine and the cosine of each angle.
     """
     if kind not in KINDS:
-        raise RegardError(f"no positions are of kind {kind!r}; choose from {', '.join(KINDS)}")
+        raise RegardError(f"unknown kind of positions {kind!r}; choose from {', '.join(KINDS)}")
     own, width = _own(model), own_width(model)
     if kind == "own" and isinstance(own, Positions):
         reach = getattr(own.encoding, "context", length)
@@ -32,28 +32,28 @@ def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
 
 
 def own_width(model: nn.Module) -> int:
-    """How many numbers tell a position in this model."""
+    """The width of the model's position vectors."""
     own = _own(model)
     if isinstance(own, Rotary):
         return own.head_width
     if isinstance(own, Positions):
         return int(own.encoding(next(model.parameters()).new_zeros(1, 1, 1)).size(-1))
-    raise RegardError("this model is told no positions: it knows order by reading in order, or not at all")
+    raise RegardError("this model has no positional encoding: it knows token order from recurrence, or not at all")
 
 
 def own_kind(model: nn.Module) -> str:
-    """What the model's positions are."""
+    """The kind of the model's positional encoding."""
     own = _own(model)
     return "none" if own is None else type(own.encoding if isinstance(own, Positions) else own).__name__.lower()
 
 
 def _own(model: nn.Module) -> nn.Module | None:
-    """What tells the model's positions; where several do, the first."""
+    """The model's first positional encoding."""
     return next(iter(position_modules(model).values()), None)
 
 
 def similarity(encoding_TE: Tensor) -> Tensor:
-    """The mean cosine between two positions, by their distance: 0, 1, ..., T − 1."""
+    """The mean cosine similarity of two positions, by their distance 0, 1, ..., T − 1."""
     unit_TE = F.normalize(encoding_TE.double(), dim=1)
     cosines_TT = unit_TE @ unit_TE.mT
     return torch.stack([cosines_TT.diagonal(distance).mean() for distance in range(len(unit_TE))])

@@ -1,8 +1,8 @@
-"""A model at work on one input: its streams of tokens, what it says, and what attends to what.
+"""A trace of a model on one input: its streams of tokens, its output, and its attention layers.
 
-Whatever a model is made of, looking inside it goes through a `Trace`: a translator gives one of a sentence and its
-translation, with the streams "source" and "target". Pictures, the explorer and the measures beside this file know
-nothing of models; a new one is in all of them as soon as it says who looks at whom (`looks`).
+All inspection goes through a `Trace`. A translator's trace has a sentence and its translation, as the streams "source"
+and "target". Figures, the explorer and the measures in this package do not depend on the model: a new one works with
+all of them once it declares which stream attends to which (`looks`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,97 +24,97 @@ class Stream:
 
     tokens: tuple[int, ...]
     pieces: tuple[str, ...]
-    """What each token looks like."""
+    """The text of each token."""
     medium: str
-    """What the tokens are made from: a key of `regard.explain.media.MEDIA`."""
+    """The medium of the tokens: a key of `regard.explain.media.MEDIA`."""
     layout: Any
-    """What that medium needs in order to be drawn, such as words: a frozen dataclass."""
+    """What the medium needs to display the stream, such as its words: a frozen dataclass."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """One attention of a model."""
+    """One attention layer of a model."""
 
     path: str
     asks: str
-    """The stream whose tokens ask."""
+    """The stream of the queries."""
     answers: str
-    """The stream whose tokens are looked at."""
+    """The stream of the keys and values."""
     heads: int
     scaled: bool
-    """Its scores are dot products, which may be divided by √K."""
+    """Whether its scores are dot products, which may be divided by √K."""
 
 
 @dataclass(frozen=True)
 class TokenProbability:
-    """How sure a model was of a token, and what else it thought of."""
+    """The probability of a token, and the most probable tokens at its position."""
 
     probability: float
     others: tuple[tuple[int, float], ...]
-    """The most probable tokens with their probabilities, best first."""
+    """The most probable tokens with their probabilities, in descending order."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A model, one input of it, and the tokens that it says."""
+    """A model, one input, and the output tokens."""
 
     model: Any
     inputs: tuple[Tensor, ...]
-    """What the model is called with; a batch of one."""
+    """The arguments of the model's forward pass; a batch of one."""
     streams: Mapping[str, Stream]
     output_stream: str
-    """The stream at whose positions something is said."""
+    """The stream at whose positions the model makes predictions."""
     target: Stream
-    """The token that the model is asked for at each of these positions."""
+    """The target token at each of these positions."""
     answer: tuple[int, ...]
-    """What is said, as `Inspectable.trace` takes it, to be read again."""
+    """The output in the form that `Inspectable.trace` takes, so that it can be traced again."""
     pieces: Callable[[Sequence[int]], list[str]]
-    """What tokens of the output look like."""
+    """The texts of output tokens."""
 
     @cached_property
     def looks(self) -> tuple[Look, ...]:
-        """All attentions of the model that run on this input."""
+        """All attention layers of the model that run on this input."""
         return looks(self.model)
 
     @property
     def writes(self) -> bool:
-        """What is said at a position is read at the next, so that it stands in a stream."""
+        """Whether the model is autoregressive: the output at a position is the input at the next."""
         return isinstance(self.model, Autoregressive)
 
     @property
     def output(self) -> Stream:
-        """What is said; of a model that continues what it reads, with what it read."""
+        """The output; for a language model, which continues its input, the input and its continuation."""
         continues = self.writes and len(self.streams) == 1
         return self.streams[self.output_stream] if continues else self.target
 
     def look(self, path: str) -> Look:
-        """The attention of that path."""
+        """The attention layer with this path."""
         for candidate in self.looks:
             if candidate.path == path:
                 return candidate
-        raise RegardError(f"no attention is at {path!r}; this model has {', '.join(repr(x.path) for x in self.looks)}")
+        raise RegardError(f"no attention layer {path!r}; this model has {', '.join(repr(x.path) for x in self.looks)}")
 
     @torch.no_grad()
     def run(self, copies: int = 1) -> Tensor:
-        """Logits for each position of the output; with several copies of the input, for each of them."""
+        """The logits at each output position; with several copies of the input, for each copy."""
         logits_BTV: Tensor = self.model(*(x.expand(copies, *x.shape[1:]) for x in self.inputs))
-        return logits_BTV if self.target.tokens else logits_BTV[:, :0]  # some models say nothing
+        return logits_BTV if self.target.tokens else logits_BTV[:, :0]  # some models predict no tokens
 
     def weights(
         self, patterns: str | Sequence[str], heads: Sequence[int] | None = None, rows: Sequence[int] | None = None
     ) -> dict[str, Tensor]:
-        """The attention weights of each path that matches, of shape (heads, queries, keys)."""
+        """The attention weights of each matching path, of shape (heads, queries, keys)."""
         with capture(self.model, patterns, heads, rows) as maps:
             self.run()
         return {path: maps[path][0].cpu() for path in maps}
 
     def log_probabilities(self, logits_BTV: Tensor) -> Tensor:
-        """log p of each token said, given logits."""
-        said_BT1 = torch.tensor(self.target.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
-        return logits_BTV.log_softmax(-1).gather(2, said_BT1)[..., 0].cpu()
+        """The log-probability of each target token, given logits."""
+        target_BT1 = torch.tensor(self.target.tokens, device=logits_BTV.device).expand(logits_BTV.shape[:2])[..., None]
+        return logits_BTV.log_softmax(-1).gather(2, target_BT1)[..., 0].cpu()
 
     def token_probabilities(self, logits_BTV: Tensor, count: int = 5) -> list[TokenProbability]:
-        """For each token said, how probable it was and what else was, given logits."""
+        """For each target token, its probability and the `count` most probable tokens, given logits."""
         logs_TV = logits_BTV[0].log_softmax(-1).cpu()
         best = logs_TV.topk(min(count, logs_TV.size(1)), dim=1)
         result = []
@@ -126,34 +126,34 @@ class Trace:
 
 @dataclass(frozen=True)
 class PartialOutput:
-    """A text that is being written, as far as it is."""
+    """An unfinished text during generation."""
 
     text: str
     seen: Stream
-    """The tokens that its last one could look at: of what is translated, or of the text before it."""
+    """The tokens that its last token could attend to: the source, or the text before it."""
 
 
 class Alternative(Protocol):
-    """Something that a model may say."""
+    """A possible output of a model."""
 
     @property
     def text(self) -> str:
-        """As text."""
+        """The output as text."""
         ...
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """As it was written."""
+        """The output as tokens."""
         ...
 
     @property
     def score(self) -> float:
-        """How sure the model is of it."""
+        """The model's score of the output."""
         ...
 
 
 class Inspectable(Protocol):
-    """What can be looked into: a model, with all that turns what it is given into tensors and its output into text."""
+    """A model that can be inspected, with what turns its inputs into tensors and its output into text."""
 
     @property
     def model(self) -> Any:
@@ -162,67 +162,67 @@ class Inspectable(Protocol):
 
     @property
     def accepts(self) -> Mapping[str, str]:
-        """The roles of its inputs, and the medium of each."""
+        """The medium of each input, by role."""
         ...
 
     def count(self, inputs: Mapping[str, Any]) -> int:
-        """How many tokens the inputs, given by role, have."""
+        """The number of tokens of the inputs, which are given by role."""
         ...
 
     def trace(self, inputs: Mapping[str, Any], target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on its inputs and on what is said about them: its own words, unless others are given."""
+        """A trace of the model on its inputs and an output (default: the model's own)."""
         ...
 
     def alternatives(self, inputs: Mapping[str, Any], count: int) -> Sequence[Alternative]:
-        """What the model would say, best first; nothing, if it is not one to say things."""
+        """The model's `count` best outputs, best first; empty if it does not generate."""
         ...
 
     def generate(self, inputs: Mapping[str, Any]) -> Iterator[PartialOutput]:
-        """What the model says, longer with every token."""
+        """The output during generation, longer by one token each time."""
         ...
 
 
 Inputs = str | Mapping[str, Any]
-"""What a model is given, by role; a string, if it accepts one input only."""
+"""The inputs of a model by role; a string, if it accepts only one input."""
 
 
 def by_role(accepts: Mapping[str, str], inputs: Inputs) -> dict[str, Any]:
-    """Inputs by their roles; `RegardError` unless they are exactly those that the model accepts."""
+    """Inputs by role; raises `RegardError` unless they are exactly those that the model accepts."""
     known = ", ".join(f"{role!r} ({medium})" for role, medium in accepts.items())
     if not isinstance(inputs, Mapping):
         if len(accepts) != 1:
-            raise RegardError(f"this model accepts several inputs: {known}; give a mapping with all of them")
+            raise RegardError(f"this model has several inputs: {known}; pass a mapping with all of them")
         return dict.fromkeys(accepts, inputs)
     wrong = [f"{role!r} is missing" for role in accepts if role not in inputs]
-    wrong += [f"{role!r} is not known" for role in inputs if role not in accepts]
+    wrong += [f"{role!r} is unknown" for role in inputs if role not in accepts]
     if wrong:
         raise RegardError(f"{', '.join(wrong)}; the inputs of this model are: {known}")
     return {role: inputs[role] for role in accepts}
 
 
 def looks(model: nn.Module) -> tuple[Look, ...]:
-    """All attentions of a model, in the order in which it was built; one for each depth at which it runs."""
+    """All attention layers of a model in construction order; a shared layer appears once per depth at which it runs."""
     assert isinstance(model, Observable), f"{type(model).__name__} declares no `looks` and `parts`"
     cores = attention_cores(model)
     streams: dict[str, tuple[str, str]] = {}
     for pattern, pair in model.looks.items() if cores else ():
         streams |= dict.fromkeys(find(cores, pattern, "attention"), pair)
     unknown = cores.keys() - streams.keys()
-    assert not unknown, f"nobody says who asks and who answers in {sorted(unknown)}"
+    assert not unknown, f"`looks` declares no streams for {sorted(unknown)}"
     return tuple(Look(path, *streams[path], core.heads, core.scaled) for path, core in cores.items())
 
 
 def mean(maps: Iterable[Tensor]) -> Tensor:
-    """The mean over the heads of some attentions, each of which counts alike."""
+    """The mean over heads, then over attention layers with equal weight."""
     return torch.stack([weights_HTS.mean(0) for weights_HTS in maps]).mean(0)
 
 
 def merged(weights_HTS: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
-    """Weights between tokens as weights between units: summed over the tokens looked at, averaged over those that ask.
+    """Merges weights between tokens into weights between units: summed over keys, averaged over queries.
 
     Args:
-        rows: the number of the unit (in a text, a word) that each asking token belongs to; -1: to none.
-        columns: the same for the tokens looked at.
+        rows: the index of the unit (in a text, a word) that each query token belongs to; -1: none.
+        columns: the same for the key tokens.
     """
     rows_TW, columns_SW = (_membership(units).to(weights_HTS) for units in (rows, columns))
     sums_HVW = rows_TW.mT @ weights_HTS @ columns_SW
@@ -230,5 +230,5 @@ def merged(weights_HTS: Tensor, rows: Sequence[int], columns: Sequence[int]) -> 
 
 
 def _membership(units: Sequence[int]) -> Tensor:
-    numbers = torch.tensor(units, dtype=torch.long)
-    return numbers[:, None] == torch.arange(max(units, default=-1) + 1)
+    indices = torch.tensor(units, dtype=torch.long)
+    return indices[:, None] == torch.arange(max(units, default=-1) + 1)

@@ -1,4 +1,4 @@
-"""Attention to be looked at: printed, shown by a notebook, saved as a picture."""
+"""Views of attention weights: printed, shown in a notebook, or saved as a figure."""
 
 import io
 from collections.abc import Sequence
@@ -16,19 +16,20 @@ from regard.explain.trace import Inputs, Look, Stream, Trace, mean, merged
 
 Kind = Literal["matrix", "lines", "grid", "positions"]
 SHADES = " ░▒▓█"
-POSITIONS = 64  # that a picture of positions shows
+POSITIONS = 64  # number of positions in a figure
 
 
 @dataclass(frozen=True, repr=False)
 class AttentionView:
-    """One way to look at a model at work.
+    """A view of a model's attention weights.
 
     Args:
-        kind: a "matrix" as in Bahdanau's paper, "lines" between the words, a "grid" of all layers and heads, or the
+        kind: a "matrix" as in Bahdanau et al., "lines" between the words, a "grid" of all layers and heads, or the
             "positions" of the model.
-        layer: the path of an attention; unless given, the mean of all that look at another stream, or of all.
-        head: counted from 0; unless given, the mean of all.
-        words: tokens are merged into the units of their medium: in a text, words.
+        layer: the path of an attention layer; default: the mean over all cross-attention layers, or over all layers if
+            there is no cross-attention.
+        head: the index of a head, from 0; default: the mean over all heads.
+        words: whether tokens are merged into the units of their medium (in a text, words).
     """
 
     trace: Trace
@@ -39,9 +40,9 @@ class AttentionView:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise RegardError(f"no view is called {self.kind!r}; choose from {', '.join(get_args(Kind))}")
+            raise RegardError(f"unknown view {self.kind!r}; choose from {', '.join(get_args(Kind))}")
         if not self.trace.looks:
-            raise RegardError("this model has no attention to look at")
+            raise RegardError("this model has no attention layers")
         for look in self._looks:
             if self.head is not None and not 0 <= self.head < look.heads:
                 raise RegardError(f"{look.path} has heads 0 to {look.heads - 1}, not {self.head}")
@@ -54,7 +55,7 @@ class AttentionView:
 
     @property
     def _asks(self) -> Stream:
-        """What is being written where that looks at another stream, or else what stands there."""
+        """The stream of the rows: for cross-attention the target tokens, else the query stream."""
         return self.trace.streams[self.asks] if self.asks == self.answers else self.trace.target
 
     @property
@@ -63,22 +64,22 @@ class AttentionView:
 
     @property
     def asks(self) -> str:
-        """The stream that asks."""
+        """The stream of the queries."""
         return self._looks[0].asks
 
     @property
     def answers(self) -> str:
-        """The stream that is looked at."""
+        """The stream of the keys."""
         return self._looks[0].answers
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """What asks."""
+        """The labels of the queries."""
         return self._labels(self._asks)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is looked at."""
+        """The labels of the keys."""
         return self._labels(self._answers)
 
     def _labels(self, stream: Stream) -> tuple[str, ...]:
@@ -86,11 +87,11 @@ class AttentionView:
 
     @property
     def weights(self) -> Tensor:
-        """A row for each that asks, a column for each that is looked at."""
+        """The attention weights: one row per query, one column per key."""
         paths, heads = [look.path for look in self._looks], None if self.head is None else [self.head]
         maps = self.trace.weights(paths, heads)
         if not maps:
-            raise RegardError(f"{self.layer!r} did not run; this model may stop before it")
+            raise RegardError(f"{self.layer!r} did not run; this model may stop at an earlier layer")
         mean_TS = mean(maps.values())
         if not self.words:
             return mean_TS
@@ -101,7 +102,7 @@ class AttentionView:
         return drawn(self.rows, self.columns, self.weights.tolist())
 
     def figure(self) -> Any:
-        """The picture, a matplotlib figure, for more to be done with it."""
+        """The view as a matplotlib figure, which can be changed further."""
         figures = _figures()
         if self.kind == "positions":
             return figures.positions(encodings(self.trace.model, POSITIONS))
@@ -111,11 +112,11 @@ class AttentionView:
         return draw(self.rows, self.columns, self.weights.tolist())
 
     def save(self, path: Path | str) -> None:
-        """Writes the picture; the end of the path says in which format."""
+        """Writes the figure in the format given by the suffix of the path."""
         _figures().save(self.figure(), Path(path))
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows; without matplotlib, letters."""
+        """The figure for a notebook; without matplotlib, the notebook shows text."""
         if find_spec("matplotlib") is None:
             return None
         buffer = io.BytesIO()
@@ -127,12 +128,12 @@ def _figures() -> Any:
     try:
         from regard.explain import figures
     except ImportError:
-        raise RegardError("a picture needs matplotlib; install it with: pip install 'regard[plot]'") from None
+        raise RegardError("figures need matplotlib; install it with: pip install 'regard[plot]'") from None
     return figures
 
 
 def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
-    """A matrix in letters: a row for each word that asks, under the words that are looked at."""
+    """A matrix as text: one row per query word, one column per key word."""
     margin = max(map(len, rows), default=0) + 2
     lines = [" " * margin + "  ".join(columns)]
     for name, row in zip(rows, weights, strict=True):
@@ -145,10 +146,10 @@ def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
 
 
 class Viewable:
-    """What can be looked into: a model with its tokenizers that has a `trace` of its inputs."""
+    """A model with its tokenizers that can be inspected, because it has a `trace` of its inputs."""
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on its inputs, and what it says of them, or is told to say."""
+        """A trace of the model on its inputs and an output (default: the model's own)."""
         raise NotImplementedError
 
     def look(
@@ -161,5 +162,5 @@ class Viewable:
         head: int | None = None,
         words: bool = True,
     ) -> AttentionView:
-        """The attention weights, to print, show in a notebook or save; the arguments are those of `AttentionView`."""
+        """The attention weights, to print, show in a notebook or save; for the arguments see `AttentionView`."""
         return AttentionView(self.trace(inputs, target), kind, layer, head, words)

@@ -1,9 +1,8 @@
-"""Follow one token through a part of a model, step by step, with the numbers of the model at work.
+"""Follow one token through a part of a model, step by step, with the actual activations.
 
-Hooks record what goes into and comes out of the blocks while the model runs as always; each block then tells its
-operations (see `blocks/operations.py`), in the order in which the blocks were done. A model of any family can be walked
-through, as long as its parts tell of themselves. What a fused kernel does not show (dot products, softmax) is computed
-from what went into it.
+Hooks record the inputs and outputs of the blocks during a normal forward pass. Each block then describes its
+operations (see `blocks/operations.py`), in the order in which the blocks finished. This works for any model whose
+blocks have `operations`. What a fused kernel does not expose (dot products, softmax) is recomputed from its inputs.
 """
 
 import inspect
@@ -35,14 +34,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the computation, as it was for one token."""
+    """One step of the computation for one token."""
 
     name: str
     equation: str
     values: Tensor
-    """One number for each feature or each key, or a row of features for each key; NaN: may not be seen."""
+    """One number per feature or per key, or a row of features per key; NaN: masked."""
     axes: tuple[str, ...]
-    """What the dimensions of the values are: "features", "keys"."""
+    """The names of the dimensions of `values`: "features", "keys"."""
     shape: str
     """The shape of the whole tensor, for all tokens and heads."""
     code: Code | None
@@ -50,19 +49,19 @@ class Step:
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A part of a model that a token goes through."""
+    """A part of a model that tokens pass through."""
 
     path: str
-    """With the depth, where its module runs at several."""
+    """The module path, followed by the depth if the module runs at several depths."""
     stream: str
     block: str
-    """What it is made of."""
+    """The class name of its module."""
     call: int
-    """Which use of its module it is, where one module serves as several parts."""
+    """The index of the call, if one module serves as several parts."""
 
 
 def parts(model: nn.Module) -> list[ModelPart]:
-    """What the tokens of each stream go through, in order."""
+    """The parts that the tokens of each stream pass through, in order."""
     assert isinstance(model, Observable), f"{type(model).__name__} declares no `looks` and `parts`"
     streams = {path: stream for pattern, stream in model.parts.items() for path in _expanded(model, pattern)}
     modules = {path: module for path in streams if (module := _module(model, path)) is not None}
@@ -88,19 +87,19 @@ def _module(model: nn.Module, path: str) -> nn.Module | None:
 
 @dataclass(eq=False)
 class _Call:
-    """One run of a module, and the runs inside it."""
+    """One call of a module, and the calls inside it."""
 
     module: Any
     args: tuple[Any, ...]
     token: int
-    """The one that is followed."""
+    """The index of the token that is followed."""
     output: Any = None
     inside: list["_Call"] = field(default_factory=list)
-    is_told: bool = False
-    """By the block that it is part of."""
+    is_described: bool = False
+    """Whether the enclosing block describes its operations."""
 
     def followed(self) -> Iterator["_Call"]:
-        """The runs inside this one that the token took part in, each after those inside it."""
+        """The calls inside this one that the token took part in, inner calls first."""
         seen = Counter[nn.Module]()
         for call in self.inside:
             if not getattr(call.module, "takes_one_token", False) or seen[call.module] == self.token:
@@ -109,46 +108,46 @@ class _Call:
             seen[call.module] += 1
 
     def of(self, module: nn.Module) -> "_Call":
-        """The run of a module inside this one."""
+        """The call of a module inside this one."""
         return next(call for call in self.followed() if call.module is module)
 
     def tell(self, module: nn.Module) -> list[Operation]:
-        """The operations of a module inside this one, which then does not tell them itself."""
+        """The operations of a module inside this one, which are then not listed a second time."""
         call = self.of(module)
-        call.is_told = True
+        call.is_described = True
         return list(call.module.operations(call))
 
 
 def walk(trace: Trace, path: str, token: int, head: int = 0) -> list[Step]:
-    """The steps of one token through one part of the model, as one head sees them.
+    """The steps of one token through one part of the model, for one attention head.
 
     Args:
-        path: a part, as `parts` names it.
-        token: which token of the part's stream, counted from 0.
-        head: counted from 0; an attention with fewer heads then tells nothing of them.
+        path: the path of a part, as in `parts`.
+        token: the index of a token in the part's stream, from 0.
+        head: the index of a head, from 0; attention layers with fewer heads have no steps for it.
     """
     part = next((part for part in parts(trace.model) if part.path == path), None)
     if part is None:
         known = ", ".join(repr(part.path) for part in parts(trace.model))
-        raise RegardError(f"no part is at {path!r}; this model has {known}")
+        raise RegardError(f"no part {path!r}; this model has {known}")
     length = len(trace.streams[part.stream].tokens)
     if not 0 <= token < length:
-        raise RegardError(f"token {token} of {length} was asked for; they are counted from 0")
+        raise RegardError(f"token {token} is out of range; the stream has {length} tokens, counted from 0")
     root = trace.model.get_submodule(path.partition("@")[0])
     heads = max((module.heads for module in root.modules() if isinstance(module, AttentionCore)), default=head + 1)
     if not 0 <= head < heads:
-        raise RegardError(f"head {head} of {heads} was asked for; they are counted from 0")
+        raise RegardError(f"head {head} is out of range; there are {heads} heads, counted from 0")
     runs = [call for call in _recorded(trace, part, root, token) if call.module is root][part.call :]
     at = token if getattr(root, "takes_one_token", False) else 0
     if at >= len(runs):
-        raise RegardError(f"{path!r} did not run; this model may stop before it")
-    told = _told(runs[at])
-    assert told, f"{path!r} tells nothing of itself: {type(root).__name__} has no `operations`, nor what it holds"
-    return [_step(operation, token, head) for operation in told if _has_head(operation, head)]
+        raise RegardError(f"{path!r} did not run; this model may stop at an earlier layer")
+    operations = _operations(runs[at])
+    assert operations, f"{path!r} has no steps: neither {type(root).__name__} nor its submodules have `operations`"
+    return [_step(operation, token, head) for operation in operations if _has_head(operation, head)]
 
 
 def _recorded(trace: Trace, part: ModelPart, root: nn.Module, token: int) -> list[_Call]:
-    """What a part's module and all below it do while the model runs, as calls and the calls inside them."""
+    """The calls of a part's module and all its submodules during a forward pass, nested."""
     under_way = [_Call(None, (), token)]
 
     def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -167,15 +166,15 @@ def _recorded(trace: Trace, part: ModelPart, root: nn.Module, token: int) -> lis
     return under_way[0].inside
 
 
-def _told(root: _Call) -> list[Operation]:
-    """What the blocks tell of a call, in the order in which they were done."""
+def _operations(root: _Call) -> list[Operation]:
+    """The operations of all blocks in a call, in the order in which the blocks finished."""
     if isinstance(root.module, nn.Linear):
         return [Operation("linear layer", "W x + b", root.output, None)]
-    order, told = [*root.followed(), root], dict[_Call, list[Operation]]()
-    for call in reversed(order):  # what holds a block says first whether it tells of it
-        if hasattr(call.module, "operations") and not call.is_told:
-            told[call] = list(call.module.operations(call))
-    return [operation for call in order for operation in told.get(call, ())]
+    order, operations = [*root.followed(), root], dict[_Call, list[Operation]]()
+    for call in reversed(order):  # outer blocks first: they may describe inner ones
+        if hasattr(call.module, "operations") and not call.is_described:
+            operations[call] = list(call.module.operations(call))
+    return [operation for call in order for operation in operations.get(call, ())]
 
 
 def _has_head(operation: Operation, head: int) -> bool:
@@ -183,10 +182,10 @@ def _has_head(operation: Operation, head: int) -> bool:
 
 
 def _step(operation: Operation, token: int, head: int) -> Step:
-    """An operation as it was for one token of one head."""
+    """An operation for one token and one head."""
     whole, values = operation.result, operation.result[0] if operation.result.dim() == 3 else operation.result[0, head]
     if operation.axes != ROWS:
-        values = values[token if len(values) > 1 else 0]  # where tokens come one at a time, it is the only one
+        values = values[token if len(values) > 1 else 0]  # a module that takes one token has only this one
     code = None if operation.where is None else _code(*operation.where)
     shape = " × ".join(map(str, whole.shape[1:]))
     return Step(operation.name, operation.equation, values, operation.axes, shape, code)
@@ -194,7 +193,7 @@ def _step(operation: Operation, token: int, head: int) -> Step:
 
 @cache
 def _code(function: Callable[..., Any], needle: str) -> Code | None:
-    """The line of a function that holds the needle, if it is one of Regard's."""
+    """The line of a function that contains the needle, if the function is Regard's."""
     package, path = Path(__file__).parents[1], Path(inspect.getfile(function))
     if not path.is_relative_to(package):
         return None

@@ -1,6 +1,6 @@
 """Hugging Face's BERT: its folders as our models, and our models as its folders.
 
-One table of names serves both directions, and one of the config's keys. Which head a model has is told by the name of
+One table of names serves both directions, and one of the config's keys. Which head a model has follows from the name of
 its architecture; where config.json names none, by its tensors.
 """
 
@@ -197,7 +197,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
     """Our tensors from Hugging Face's; what has no place is an error."""
     given = untied({_plain(name): tensor for name, tensor in theirs.items()})
     table = {_plain(name): mine for name, mine in names(config).items()}
-    # positions are counted anew; and a pooler that no head asks is ignored by Hugging Face's classes, too
+    # positions are computed; and a pooler that no head uses is ignored by Hugging Face's classes, too
     idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
     given = {name: tensor for name, tensor in given.items() if name not in idle}
     with torch.device("meta"):

@@ -1,6 +1,6 @@
 """Hugging Face's Marian, the architecture of OPUS-MT: its folders as our models, and our models as its folders.
 
-One table of names serves both directions. Tokens are numbered anew on the way in: padding, beginning and end come
+One table of names serves both directions. Token ids are reassigned on the way in: padding, beginning and end come
 first, as everywhere in Regard. Marian begins a sentence with padding, so that our beginning has the vector of its
 padding.
 """

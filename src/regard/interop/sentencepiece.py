@@ -1,7 +1,7 @@
 """SentencePiece's model files, read and written without the library: a few fields of a protocol buffer.
 
 A buffer is a row of fields: a number that says which field it is and of what kind, then its value. Kinds: 0 a number in
-groups of 7 bits, 1 eight bytes, 2 a length and so many bytes, 5 four bytes.
+groups of 7 bits, 1 eight bytes, 2 a length and that number of bytes, 5 four bytes.
 """
 
 import struct

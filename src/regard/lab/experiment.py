@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said to be so, and who says it."""
+    """The statement, and its source."""
 
     text: str
     source: str

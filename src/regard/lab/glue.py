@@ -58,7 +58,7 @@ class Benchmark:
         return Table(rows)
 
     def _check(self) -> None:
-        """What cannot be is told before hours of work, files that are missing among it."""
+        """Reports errors, such as missing files, before hours of training."""
         if unknown := [task for task in self.tasks if task not in TRAINED]:
             raise RegardError(f"--tasks {','.join(unknown)}: no such task to train; there are {', '.join(TRAINED)}")
         for key in SET:
@@ -95,11 +95,11 @@ class Benchmark:
         return scores(TASKS[task], self._predictions(run, path, examples), [str(e.label) for e in examples])
 
     def _predictions(self, run: Path, path: Path, examples: Sequence[Example]) -> Any:
-        """What the best model of a run says of the examples of a file; how many were too long is told."""
+        """The predictions of a run's best model for the examples of a file; reports how many were truncated."""
         texts, seconds = [example.text for example in examples], [example.second for example in examples]
         predictions = library.load_for("classify", str(run)).classify(texts, seconds)
         if truncated := sum(prediction.truncated for prediction in predictions):
-            self.say(f"{path}: {truncated:,} of {len(texts):,} texts are too long and were cut")
+            self.say(f"{path}: {truncated:,} of {len(texts):,} texts are too long and were truncated")
         return [prediction.answer for prediction in predictions]
 
     def _submit(self, task: str, run: Path, folder: Path) -> None:

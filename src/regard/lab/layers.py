@@ -1,6 +1,6 @@
 """Which layers of a BERT make the best features? (Devlin et al. 2018, section 5.3, on a tagging task)
 
-The model stays as it is. Words are told apart by the vectors that some of its layers give their first piece, with one
+The model stays as it is. Words are classified by the vectors that some of its layers give their first piece, with one
 linear layer for each choice of layers, trained under the same conditions:
 
     P(tag of word w) = softmax(W x_w + b)
@@ -26,7 +26,7 @@ LATER = ("last", "second to last", "sum of the last four", "last four side by si
 
 
 def choices(layers: int) -> dict[str, tuple[list[int], Join]]:
-    """The lectures' choices for a model of so many layers, each with its layers and what becomes of them."""
+    """The lectures' choices for a model with `layers` layers, each with its layers and what becomes of them."""
     every, last = list(range(1, layers + 1)), list(range(max(1, layers - LAST + 1), layers + 1))
     return {
         "what goes into the first": ([0], "sum"),

@@ -1,1 +1,1 @@
-"""One file for each paper. A model composes blocks; it knows nothing of losses, devices, files or other models."""
+"""One file per paper. A model composes blocks; it does not depend on losses, devices, files or other models."""

@@ -2,9 +2,9 @@
 
     x = LayerNorm(token + segment + position);  then encoder layers;  pooled = tanh(W x_[CLS] + b)
 
-It learns from masked words and from the question whether one sentence follows the other, and is then fine-tuned with
-another head for the task at hand. A text begins with [CLS], whose vector, pooled, stands for the whole; [SEP] ends each
-sentence, and a segment says which of the two a token belongs to.
+It is pre-trained by masked language modelling (MLM) and next-sentence prediction (NSP), then fine-tuned with another
+head for a task. A text starts with [CLS], whose pooled hidden state represents the whole text; [SEP] ends each
+sentence, and the segment of a token tells which of the two sentences it belongs to.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from regard.models.heads import AnyHead, PretrainingHead
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(Config):
-    """A BERT's shape, and its head."""
+    """Hyperparameters of a BERT, and its head."""
 
     kind: Literal["bert"] = "bert"
     vocab_size: Positive
@@ -44,7 +44,7 @@ class BertConfig(Config):
     layers: Positive = 12
     """Number of layers."""
     context: Positive = 512
-    """Context length: maximum sequence length in tokens, which learned positions are made for."""
+    """Context length: maximum sequence length in tokens, the number of learned positions."""
     segments: Positive = 2
     """Number of segment embeddings (token types)."""
     activation: Activation = "gelu"
@@ -65,22 +65,22 @@ class BertConfig(Config):
     }
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.width % self.heads:
             yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
 
     @property
     def task(self) -> str:
-        """What it is for: what its head is."""
+        """The task of its head."""
         return self.head.task
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What its head chooses from; nothing where there is no such choice."""
+        """The labels of its head; empty if it has none."""
         return self.head.labels
 
     def build(self) -> "Bert":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return Bert(self)
 
 
@@ -113,15 +113,15 @@ class Bert(nn.Module):
         self.apply(_initialise)
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """What the head says: for each token or, as a sequence of one, for the text."""
+        """The output of the head: for each token or, as a sequence of length 1, for the text."""
         return self.answer(self.hidden(tokens_BT, segments_BT, is_padding_BT))
 
     def hidden(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """A vector for each token that knows of all the others."""
+        """The hidden states of the last layer, one vector per token."""
         return self.states(tokens_BT, segments_BT, is_padding_BT)[-1]
 
     def states(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> list[Tensor]:
-        """The vectors that go into the first layer, and those that come out of each."""
+        """All hidden states: the input of the first layer, and the output of each layer."""
         x_BTD = self.positions(self.tokens(tokens_BT) + self.segments(segments_BT))
         states = [self.dropout(self.norm(x_BTD))]
         allowed = None if is_padding_BT is None else masks.padding(is_padding_BT)
@@ -130,24 +130,24 @@ class Bert(nn.Module):
         return states
 
     def pool(self, x_BTD: Tensor) -> Tensor:
-        """The vector that stands for the whole text."""
+        """The pooled vector, which represents the whole text."""
         assert self.pooler is not None
         return self.pooler(x_BTD)
 
     def answer(self, x_BTD: Tensor) -> Tensor:
-        """What the head makes of the vectors."""
+        """The output of the head, given hidden states."""
         if self.head is None:
             return x_BTD
         return self.head.answer(self.pool(x_BTD) if self.config.head.reads == "pooled" else x_BTD, self.tokens)
 
     @property
     def limit(self) -> int:
-        """The most tokens that a text may have, [CLS] and [SEP] included."""
+        """Maximum length of a text in tokens, [CLS] and [SEP] included."""
         return self.config.context
 
 
 def _initialise(module: nn.Module) -> None:
-    """Small normal weights and no bias, as in the paper's own code."""
+    """Initialises weights from a narrow normal distribution and biases with 0, as in the authors' code."""
     if isinstance(module, nn.Linear | TokenEmbedding | Learned):
         normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):

@@ -1,8 +1,8 @@
 """Convolutional encoder-decoder: gated convolutions, with attention in every layer of the decoder (Gehring et al.
 2017).
 
-Nothing is recurrent, so that all positions are computed at once; each layer sees a few neighbours more. What differs
-from the paper: keys and values of the source are projected, as in a Transformer with one head.
+Nothing is recurrent, so all positions are computed in parallel; each layer widens the receptive field. Unlike in the
+paper, keys and values of the source are projected, as in a Transformer with one head.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ HALF = 0.5**0.5  # the sum of two numbers of variance 1, times this, has varianc
 
 @dataclass(frozen=True, kw_only=True)
 class ConvSeq2SeqConfig(Config):
-    """A convolutional encoder-decoder's shape."""
+    """Hyperparameters of a convolutional encoder-decoder."""
 
     kind: Literal["conv_seq2seq"] = "conv_seq2seq"
     vocab_size: Positive
@@ -41,30 +41,30 @@ class ConvSeq2SeqConfig(Config):
     kernel: Positive = 3
     """Kernel size of the convolutions, an odd number of tokens."""
     context: Positive = 1024
-    """Context length: maximum sequence length in tokens, which learned positions are made for."""
+    """Context length: maximum sequence length in tokens, the number of learned positions."""
     dropout: Rate = 0.1
     """Dropout rate."""
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.kernel % 2 == 0:
-            yield Problem("kernel", "has no middle; choose an odd one", self.kernel)
+            yield Problem("kernel", "has no centre; choose an odd size", self.kernel)
 
     def build(self) -> "ConvSeq2Seq":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return ConvSeq2Seq(self)
 
 
 @dataclass(frozen=True)
 class ConvState:
-    """Where the decoder is: what each layer sees of the source, and of its own last inputs."""
+    """State of the decoder: the memory of the source, and the last inputs of each layer."""
 
     memory: CrossAttentionMemory
     pasts: tuple[Tensor, ...]
     length: int
 
     def reorder(self, index_B: Tensor) -> "ConvState":
-        """The state of the sentences that `index_B` names."""
+        """The state of the sentences `index_B`."""
         return ConvState(
             self.memory.reorder(index_B),
             tuple(past.index_select(0, index_B) for past in self.pasts),
@@ -73,17 +73,17 @@ class ConvState:
 
 
 class ConvSeq2Seq(nn.Module):
-    """Convolutions on both sides. The output layer is the target's embedding."""
+    """Convolutional encoder and decoder. The output layer is tied to the target's embedding."""
 
     looks: ClassVar = {"decoder.*.attention": ("target", "source")}
-    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    """The streams of queries and keys of each attention, by its path as `capture` names it."""
     parts: ClassVar = {
         **dict.fromkeys(("source_embedding", "source_positions", "encoder.*"), "source"),
         **dict.fromkeys(("target_embedding", "target_positions", "decoder.*"), "target"),
     }
-    """What a token goes through, in order, and the stream that it belongs to."""
+    """The modules that process a token, in order, and the stream they belong to."""
     answering: ClassVar = "decoder"
-    """The layers after each of which `answer` can be asked for."""
+    """The layers after each of which `answer` can be computed."""
     fresh: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
 
@@ -103,15 +103,15 @@ class ConvSeq2Seq(nn.Module):
         self.decoder = nn.ModuleList(ConvDecoderLayer(width, config.kernel) for _ in range(config.decoder_layers))
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        """Logits of the token after each target token, given the tokens up to it (teacher forcing)."""
         return self.answer(self.hidden(source_BS, target_BT, is_padding_BS))
 
     def answer(self, x_BTD: Tensor) -> Tensor:
-        """Logits as they would be, if x were what the last layer gives."""
+        """Logits as if x were the output of the last layer."""
         return self.target_embedding.logits(x_BTD)
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """A vector for each target token, from which the next one is read."""
+        """Hidden states of the target tokens, from which the next ones are predicted."""
         memory_BSD = self.encode(source_BS, is_padding_BS)
         allowed = None if is_padding_BS is None else masks.padding(is_padding_BS)
         x_BTD = self.dropout(self.target_positions(self.target_embedding(target_BT)))
@@ -121,15 +121,15 @@ class ConvSeq2Seq(nn.Module):
 
     @property
     def limit(self) -> int:
-        """The most tokens that a sequence may have."""
+        """Maximum sequence length in tokens."""
         return self.config.context
 
     def output_parameters(self) -> tuple[Tensor, None]:
-        """The matrix of the output layer, which has no bias."""
+        """The weight matrix of the output layer, which has no bias."""
         return self.target_embedding.weight, None
 
     def encode(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """The memory: a vector for each source token."""
+        """The memory: hidden states of the source tokens."""
         embedded_BSD = self.dropout(self.source_positions(self.source_embedding(source_BS)))
         x_BSD = embedded_BSD
         for layer in self.encoder:
@@ -137,7 +137,7 @@ class ConvSeq2Seq(nn.Module):
         return (x_BSD + embedded_BSD) * HALF
 
     def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> ConvState:
-        """Reads the source."""
+        """Encodes the source; returns the state before the first token."""
         memory_BSD = self.encode(source_BS, is_padding_BS)
         allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
         memories = tuple(layer.attention.remember(memory_BSD) for layer in self._layers())
@@ -145,7 +145,7 @@ class ConvSeq2Seq(nn.Module):
         return ConvState(CrossAttentionMemory.of(memories, allowed), pasts, 0)
 
     def step(self, tokens_B: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
-        """Takes in one token of each sentence; gives logits for the next one."""
+        """Processes one token of each sentence; returns the logits of the next one and the next state."""
         x_B1D = self.target_positions(self.target_embedding(tokens_B[:, None]), state.length)
         pasts = []
         for layer, memory, past in zip(self._layers(), state.memory.layers, state.pasts, strict=True):
@@ -168,7 +168,7 @@ class ConvEncoderLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BSD: Tensor, is_padding_BS: Tensor | None) -> Tensor:
-        """x, after it has seen its neighbours."""
+        """The hidden states after this layer."""
         return (x_BSD + self.convolution(self.dropout(x_BSD), is_padding_BS)) * HALF
 
     def operations(self, call: Call) -> Iterator[Operation]:
@@ -177,7 +177,7 @@ class ConvEncoderLayer(nn.Module):
 
 
 class ConvDecoderLayer(nn.Module):
-    """A causal gated convolution, then a look at the source, both added to x."""
+    """A causal gated convolution, then attention to the source, both added to x."""
 
     def __init__(self, width: int, kernel: int) -> None:
         super().__init__()
@@ -185,11 +185,11 @@ class ConvDecoderLayer(nn.Module):
         self.attention = MultiHeadAttention(width, heads=1)
 
     def forward(self, x_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor | None) -> Tensor:
-        """x, after it has looked back and at the source."""
+        """The hidden states after this layer."""
         return self.join(x_BTD, self.convolution(x_BTD), memory, allowed)
 
     def join(self, x_BTD: Tensor, y_BTD: Tensor, memory: Tensor | KeyValue, allowed: Tensor | None) -> Tensor:
-        """Adds to x what the convolution made of it, and what that finds in the source."""
+        """Adds to x the output y of the convolution, and the attention from y to the source."""
         y_BTD = (y_BTD + self.attention(y_BTD, memory, allowed)) * HALF
         return (x_BTD + y_BTD) * HALF
 

@@ -1,10 +1,10 @@
-"""GPT-2: a Transformer decoder without an encoder, which goes on with a text (Radford et al. 2019).
+"""GPT-2: a decoder-only Transformer, which continues a text (Radford et al. 2019).
 
     x_0 = token + position,  x_l = layer_l(x_(l−1)),  logits = E · LayerNorm(x_L)
 
-with the norm before each sublayer and the token embedding E. Nobody sees the future, so that every place of a text asks
-for its next token at once. What the sublayers add begins smaller the more of them there are, so that their sum does not
-grow with depth.
+with the norm before each sublayer (pre-norm) and the token embedding E. Attention is causal, so that the next token is
+predicted at all positions of a text in parallel. The output layers of the sublayers are initialised smaller the more
+layers there are, so that the variance of the residual sum does not grow with depth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from regard.models.interface import Stack
 
 @dataclass(frozen=True, kw_only=True)
 class Gpt2Config(Config):
-    """A GPT-2's shape."""
+    """Hyperparameters of a GPT-2."""
 
     kind: Literal["gpt2"] = "gpt2"
     vocab_size: Positive
@@ -44,7 +44,7 @@ class Gpt2Config(Config):
     layers: Positive = 12
     """Number of layers."""
     context: Positive = 1024
-    """Context length: maximum sequence length in tokens, which learned positions are made for."""
+    """Context length: maximum sequence length in tokens, the number of learned positions."""
     activation: Activation = "gelu_tanh"
     """Activation function of the feed-forward layers."""
     norm_eps: Annotated[float, Field(gt=0)] = 1e-5
@@ -60,28 +60,28 @@ class Gpt2Config(Config):
     }
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.width % self.heads:
             yield Problem("width", f"not divisible by heads = {self.heads}", self.width)
 
     def build(self) -> "Gpt2":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return Gpt2(self)
 
 
 @dataclass(frozen=True)
 class Gpt2State:
-    """Where the model is in its texts: what each layer remembers of the tokens so far."""
+    """State of the model: the key-value cache of each layer."""
 
     caches: tuple[Cache, ...]
 
     @property
     def length(self) -> int:
-        """The tokens so far."""
+        """The number of tokens so far."""
         return self.caches[0].length
 
     def reorder(self, index_B: Tensor) -> "Gpt2State":
-        """The state of the texts that `index_B` names."""
+        """The state of the texts `index_B`."""
         return Gpt2State(tuple(cache.reorder(index_B) for cache in self.caches))
 
 
@@ -117,7 +117,7 @@ class Gpt2(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Small normal weights and no bias, as in the authors' code."""
+        """Initialises weights from a narrow normal distribution and biases with 0, as in the authors' code."""
         for module in self.modules():
             if isinstance(module, nn.Linear | TokenEmbedding):
                 normal_(module.weight, std=0.02)
@@ -130,44 +130,44 @@ class Gpt2(nn.Module):
                 normal_(last.weight, std=0.02 * (2 * self.config.layers) ** -0.5)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        """Logits for the token after each token, given the tokens up to it."""
+        """Logits of the token after each token, given the tokens up to it."""
         return self.tokens.logits(self.hidden(tokens_BT))
 
     def hidden(self, tokens_BT: Tensor) -> Tensor:
-        """A vector for each token, from which the next one is read."""
+        """Hidden states of the tokens, from which the next ones are predicted."""
         return self.norm(self._read(tokens_BT, [None] * self.config.layers))
 
     def answer(self, x_BTD: Tensor) -> Tensor:
-        """Logits as they would be, if x were what the last layer gives."""
+        """Logits as if x were the output of the last layer."""
         return self.tokens.logits(self.norm(x_BTD))
 
     @property
     def limit(self) -> int:
-        """The most tokens that a text may have."""
+        """Maximum length of a text in tokens."""
         return self.config.context
 
     def output_parameters(self) -> tuple[Tensor, None]:
-        """The matrix of the output layer, which has no bias."""
+        """The weight matrix of the output layer, which has no bias."""
         return self.tokens.weight, None
 
     def stack(self) -> Stack:
-        """What each token goes through."""
+        """The modules that process each token."""
         return Stack(self.tokens, self.positions, self.layers, self.norm)
 
     def start(self, tokens_BT: Tensor) -> Gpt2State:
-        """Reads the tokens that texts begin with, of which there may be none; the next one is for `step`."""
+        """Processes the first tokens of the texts, maybe none; the next one is for `step`."""
         caches = tuple(Cache() for _ in self.layers)
         if tokens_BT.size(1):
             self._read(tokens_BT, caches)
         return Gpt2State(caches)
 
     def step(self, tokens_B: Tensor, state: Gpt2State) -> tuple[Tensor, Gpt2State]:
-        """Takes in one token of each text; gives logits for the next one. The state given is used up."""
+        """Processes one token of each text; returns the logits of the next one. The given state is consumed."""
         x_B1D = self._read(tokens_B[:, None], state.caches)
         return self.answer(x_B1D)[:, 0], state
 
     def _read(self, tokens_BT: Tensor, caches: Sequence[Cache | None]) -> Tensor:
-        """What the last layer makes of each token, given those before it, the ones in the caches included."""
+        """The output of the last layer for each token, given those before it, including those in the caches."""
         start, length = caches[0].length if caches[0] else 0, tokens_BT.size(1)
         allowed = masks.causal(length, start + length, tokens_BT.device) if length > 1 else None
         x_BTD = self.dropout(self.positions(self.tokens(tokens_BT), start))

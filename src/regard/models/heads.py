@@ -1,6 +1,6 @@
-"""Heads that any encoder may have, as its config names them: BERT's, so that other encoders serve the same tasks.
+"""Configs of the heads that any encoder may have: those of BERT, so that other encoders serve the same tasks.
 
-A head builds its block, and says which task it serves and whether it reads each token or the pooled vector.
+A head builds its block, and declares its task and whether it reads each token or the pooled vector.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Reads = Literal["tokens", "pooled"]
 
 def _all_different(labels: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(labels)) < len(labels):
-        raise RegardError("one of them is there twice; leave it out once")
+        raise RegardError("duplicate label; remove one")
     return labels
 
 
@@ -26,37 +26,37 @@ Labels = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_all_dif
 
 
 class EncoderShape(Protocol):
-    """What a head must know of its encoder; an encoder's config has it all."""
+    """The hyperparameters of an encoder that a head needs; an encoder's config has them."""
 
     @property
     def vocab_size(self) -> int:
-        """The words that there are."""
+        """Vocabulary size."""
         ...
 
     @property
     def width(self) -> int:
-        """Of a token's vector."""
+        """Model width."""
         ...
 
     @property
     def activation(self) -> Activation:
-        """Of the layers, and of the head of words."""
+        """Activation function of the layers and of the word head."""
         ...
 
     @property
     def norm_eps(self) -> float:
-        """Of the norms."""
+        """Epsilon of the norms."""
         ...
 
     @property
     def dropout(self) -> float:
-        """How often a number of a vector is dropped."""
+        """Dropout rate."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoHead(Config):
-    """The vectors themselves."""
+    """No head: the output is the hidden states."""
 
     task: ClassVar[str] = "embedding"
     reads: ClassVar[Reads] = "tokens"
@@ -71,17 +71,17 @@ class NoHead(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingHead(Config):
-    """Which word stands at each place, and whether the second sentence follows the first."""
+    """Masked language modelling and next-sentence prediction."""
 
     task: ClassVar[str] = "pretraining"
     reads: ClassVar[Reads] = "tokens"
     labels: ClassVar[tuple[str, ...]] = ()
     kind: Literal["pretraining"] = "pretraining"
     pooled: bool = True
-    """Whether the encoder has a pooler; without one, there is no next sentence prediction."""
+    """Whether the encoder has a pooler; without one, there is no next-sentence prediction."""
 
     def build(self, encoder: EncoderShape) -> WordHead:
-        """The head, with fresh weights."""
+        """The head, with newly initialised weights."""
         return WordHead(
             encoder.width,
             encoder.vocab_size,
@@ -93,7 +93,7 @@ class PretrainingHead(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationHead(Config):
-    """One of some labels for a text."""
+    """Classifies a text."""
 
     task: ClassVar[str] = "classification"
     reads: ClassVar[Reads] = "pooled"
@@ -103,13 +103,13 @@ class ClassificationHead(Config):
     """Class names. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
-        """The head, with fresh weights."""
+        """The head, with newly initialised weights."""
         return LinearHead(encoder.width, len(self.labels), encoder.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionHead(Config):
-    """A number for a text."""
+    """Regression: a number for a text."""
 
     task: ClassVar[str] = "classification"
     reads: ClassVar[Reads] = "pooled"
@@ -118,13 +118,13 @@ class RegressionHead(Config):
     kind: Literal["regression"] = "regression"
 
     def build(self, encoder: EncoderShape) -> LinearHead:
-        """The head, with fresh weights."""
+        """The head, with newly initialised weights."""
         return LinearHead(encoder.width, 1, encoder.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingHead(Config):
-    """One of some labels for each token."""
+    """Classifies each token."""
 
     task: ClassVar[str] = "tagging"
     reads: ClassVar[Reads] = "tokens"
@@ -134,13 +134,13 @@ class TaggingHead(Config):
     """Tags to choose from. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
-        """The head, with fresh weights."""
+        """The head, with newly initialised weights."""
         return LinearHead(encoder.width, len(self.labels), encoder.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanHead(Config):
-    """Where an answer begins, and where it ends."""
+    """Extractive question answering: start and end of an answer."""
 
     task: ClassVar[str] = "embedding"
     reads: ClassVar[Reads] = "tokens"
@@ -149,7 +149,7 @@ class SpanHead(Config):
     kind: Literal["span"] = "span"
 
     def build(self, encoder: EncoderShape) -> LinearHead:
-        """The head, with fresh weights: the logits of a beginning and of an end."""
+        """The head, with newly initialised weights: the logits of a start and of an end."""
         return LinearHead(encoder.width, 2, encoder.dropout)
 
 

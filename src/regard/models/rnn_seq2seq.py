@@ -1,7 +1,7 @@
 """Recurrent encoder-decoder with attention (Bahdanau et al. 2015), or without (Sutskever et al. 2014).
 
-The encoder reads the source in both directions; the decoder looks, before each word it writes, at all that was read.
-With `attention = "none"`, all that it knows of the source is squeezed into its first state.
+The encoder reads the source in both directions; the decoder attends to all encoder states before each token it writes.
+With `attention = "none"`, its initial state is all the information that it has about the source.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from regard.config import Config, Positive, Problem, Rate
 
 @dataclass(frozen=True, kw_only=True)
 class RnnSeq2SeqConfig(Config):
-    """A recurrent encoder-decoder's shape."""
+    """Hyperparameters of a recurrent encoder-decoder."""
 
     kind: Literal["rnn_seq2seq"] = "rnn_seq2seq"
     vocab_size: Positive
@@ -43,25 +43,27 @@ class RnnSeq2SeqConfig(Config):
     """Dropout rate."""
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.bidirectional and self.width % 2:
-            yield Problem("width", "half of it reads in each direction; choose an even one", self.width)
+            yield Problem(
+                "width", "a bidirectional encoder uses half of it per direction; choose an even width", self.width
+            )
 
     def build(self) -> "RnnSeq2Seq":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return RnnSeq2Seq(self)
 
 
 class RnnSeq2Seq(nn.Module):
-    """Reads with one recurrent network, writes with another. The output layer is the target's embedding."""
+    """Recurrent encoder and decoder. The output layer is tied to the target's embedding."""
 
     looks: ClassVar = {"decoder.attention": ("target", "source")}
-    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    """The streams of queries and keys of each attention, by its path as `capture` names it."""
     parts: ClassVar = {
         **dict.fromkeys(("source_embedding", "encoder"), "source"),
         **dict.fromkeys(("target_embedding", "decoder", "read"), "target"),
     }
-    """What a token goes through, in order, and the stream that it belongs to."""
+    """The modules that process a token, in order, and the stream they belong to."""
     fresh: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
 
@@ -90,15 +92,15 @@ class RnnSeq2Seq(nn.Module):
             layers=config.decoder_layers,
             dropout=config.dropout,
         )
-        # what is said depends on the word before, the state and the context
+        # the prediction depends on the previous token, the state and the context
         self.read = nn.Linear(width + self.decoder.out_width, width)
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        """Logits of the token after each target token, given the tokens up to it (teacher forcing)."""
         return self.target_embedding.logits(self.hidden(source_BS, target_BT, is_padding_BS))
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """A vector for each target token, from which the next one is read."""
+        """Hidden states of the target tokens, from which the next ones are predicted."""
         state = self.start(source_BS, is_padding_BS)
         given_BTD = self.dropout(self.target_embedding(target_BT))
         out_BTE, _ = self.decoder.unroll(given_BTD, state)
@@ -106,20 +108,20 @@ class RnnSeq2Seq(nn.Module):
 
     @property
     def limit(self) -> None:
-        """The most tokens that a sequence may have: any number."""
+        """Maximum sequence length: unlimited."""
         return None
 
     def output_parameters(self) -> tuple[Tensor, None]:
-        """The matrix of the output layer, which has no bias."""
+        """The weight matrix of the output layer, which has no bias."""
         return self.target_embedding.weight, None
 
     def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> CellState:
-        """Reads the source."""
+        """Encodes the source; returns the state before the first token."""
         memory_BSD, final_BD = self.encoder(self.dropout(self.source_embedding(source_BS)), is_padding_BS)
         return self.decoder.start(self.dropout(memory_BSD), final_BD, is_padding_BS)
 
     def step(self, tokens_B: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-        """Takes in one token of each sentence; gives logits for the next one."""
+        """Processes one token of each sentence; returns the logits of the next one and the next state."""
         x_B1D = self.target_embedding(tokens_B[:, None])
         out, state = self.decoder(x_B1D[:, 0], state)
         return self.target_embedding.logits(self._read(x_B1D, out[:, None]))[:, 0], state

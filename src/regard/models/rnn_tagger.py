@@ -3,8 +3,8 @@
 
     h_t = tanh(U x_t + V h_(t−1) + b);  P(Y_t | X_1 … X_t) = softmax(W h_t + c);  GRU and LSTM add gates to h_t
 
-A word comes as several numbers (itself, its ending, its shape), and x_t is their vectors side by side, so that a word
-never seen still says something about itself.
+A word has several features (itself, its suffix, its shape), and x_t is the concatenation of their embeddings, so that
+an unknown word still carries information.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from regard.blocks.shapes import expect
 from regard.config import Config, Positive, Problem, Rate
 
 PAD_FEATURE, UNKNOWN = 0, 1
-"""The first two numbers of every feature."""
+"""The first two ids of every feature."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RnnTaggerConfig(Config):
-    """A tagger's shape, and its labels."""
+    """Hyperparameters of a tagger, and its labels."""
 
     kind: Literal["rnn_tagger"] = "rnn_tagger"
     sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
@@ -50,20 +50,21 @@ class RnnTaggerConfig(Config):
     dropout: Rate = 0.3
     """Dropout rate."""
     word_dropout: Rate = 0.1
-    """Word dropout: share of the words replaced by the unknown word in training, so that unknown words are learnt
-    about."""
+    """Word dropout: fraction of words replaced by the unknown word in training, so that its embedding is trained."""
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if min(self.sizes) < 2:
-            yield Problem("sizes", "padding and unknown take two numbers; choose 2 or more for each", self.sizes)
+            yield Problem("sizes", "padding and unknown take two ids; choose at least 2 for each", self.sizes)
         if len(set(self.labels)) < len(self.labels):
-            yield Problem("labels", "one of them is there twice; leave it out once", self.labels)
+            yield Problem("labels", "duplicate label; remove one", self.labels)
         if self.bidirectional and self.width % 2:
-            yield Problem("width", "half of it reads in each direction; choose an even one", self.width)
+            yield Problem(
+                "width", "a bidirectional encoder uses half of it per direction; choose an even width", self.width
+            )
 
     def build(self) -> "RnnTagger":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return RnnTagger(self)
 
 
@@ -71,9 +72,9 @@ class RnnTagger(nn.Module):
     """Reads the words of a sentence in order and scores the labels of each."""
 
     looks: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Nobody looks at anybody: what a word knows of another one has come through the states between them."""
+    """There is no attention: information passes from word to word through the recurrent states."""
     parts: ClassVar = dict.fromkeys(("embeddings.*", "encoder", "output"), "text")
-    """What a word goes through, in order, and the stream that it belongs to."""
+    """The modules that process a word, in order, and the stream they belong to."""
     fresh: ClassVar = ("output.",)
     optional: ClassVar[tuple[str, ...]] = ()
 
@@ -94,22 +95,22 @@ class RnnTagger(nn.Module):
         self.output = nn.Linear(config.width, len(config.labels))
 
     def forward(self, features_BTE: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """Logits over the labels for each word; what they are at padding means nothing."""
+        """Logits over the labels for each word; those at padding are meaningless."""
         expect("features", features_BTE, "batch", "length", len(self.embeddings))
         words_BT, *others = features_BTE.unbind(2)
-        features = (self._forget(words_BT), *others)
+        features = (self._drop_words(words_BT), *others)
         vectors = [embedding(x_BT) for embedding, x_BT in zip(self.embeddings, features, strict=True)]
         states_BTD, _ = self.encoder(self.dropout(torch.cat(vectors, dim=2)), is_padding_BT)
         return self.output(self.dropout(states_BTD))
 
     @property
     def limit(self) -> None:
-        """The most words that a sentence may have: any number."""
+        """Maximum sentence length: unlimited."""
         return None
 
-    def _forget(self, words_BT: Tensor) -> Tensor:
-        """In training, makes some words unknown; the other features of a word stay."""
+    def _drop_words(self, words_BT: Tensor) -> Tensor:
+        """Word dropout: in training, replaces some words by the unknown word; their other features stay."""
         if not self.training or not self.config.word_dropout:
             return words_BT
-        forgotten_BT = torch.rand(words_BT.shape, device=words_BT.device) < self.config.word_dropout
-        return words_BT.masked_fill(forgotten_BT, UNKNOWN)
+        is_dropped_BT = torch.rand(words_BT.shape, device=words_BT.device) < self.config.word_dropout
+        return words_BT.masked_fill(is_dropped_BT, UNKNOWN)

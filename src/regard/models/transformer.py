@@ -1,7 +1,7 @@
-"""The Transformer: an encoder that reads the source, a decoder that writes the target (Vaswani et al. 2017).
+"""The Transformer: an encoder for the source and a decoder for the target (Vaswani et al. 2017).
 
-Beside the paper's base and big there are two sizes that train on a laptop, with the norm before each sublayer instead
-of after it, which needs no long warm-up.
+Beside the paper's base and big there are two sizes that train on a laptop. They use pre-norm instead of post-norm,
+which needs no long warm-up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from regard.models.interface import Stack
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(Config):
-    """A Transformer's shape."""
+    """Hyperparameters of a Transformer."""
 
     kind: Literal["transformer"] = "transformer"
     vocab_size: Positive
@@ -49,7 +49,7 @@ class TransformerConfig(Config):
     positions: Kind = "sinusoidal"
     """Positional encoding."""
     position_merge: Merge = "add"
-    """How positions join token embeddings; `concatenate` gives half of the width to each."""
+    """How positions are merged with token embeddings; `concatenate` gives half of the width to each."""
     norm: NormKind = "layer"
     """Normalization: layer norm or batch norm."""
     norm_placement: Placement = "pre"
@@ -77,59 +77,61 @@ class TransformerConfig(Config):
     }  # fmt: skip
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.width % self.heads:
             below, above = self.width // self.heads * self.heads, -(-self.width // self.heads) * self.heads
             near = " or ".join(str(multiple) for multiple in (below, above) if multiple)
             yield Problem("width", f"not divisible by heads = {self.heads}; choose {near}", self.width)
         elif self.positions == "rotary" and self.width // self.heads % 2:
-            yield Problem("positions", f"turn pairs, but width / heads = {self.width // self.heads} is odd", "rotary")
+            yield Problem(
+                "positions", f"rotates pairs, but width / heads = {self.width // self.heads} is odd", "rotary"
+            )
         if self.position_merge == "concatenate":
             if self.positions in ("rotary", "none"):
                 yield Problem(
-                    "position_merge", f"positions = '{self.positions}' has nothing to set beside", "concatenate"
+                    "position_merge", f"positions = '{self.positions}' has nothing to concatenate", "concatenate"
                 )
             elif self.width % 4:
-                yield Problem("width", "a half for positions needs a multiple of 4", self.width)
+                yield Problem("width", "half of it is for positions; choose a multiple of 4", self.width)
             if self.tied:
-                text = "with positions set beside, embeddings are half as wide as the model; set tied = false"
+                text = "with concatenated positions, embeddings have half the model's width; set tied = false"
                 yield Problem("tied", text, True)
         elif self.positions in ("sinusoidal", "sinusoidal_split", "fourier") and self.width % 2:
             yield Problem("width", f"{self.positions} positions come in pairs; choose an even width", self.width)
 
     def build(self) -> "Transformer":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return Transformer(self)
 
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Where the decoder is: what it sees of the source in each layer, and its own tokens so far."""
+    """State of the decoder: the memory of the source, and the key-value cache of each layer."""
 
     memory: CrossAttentionMemory
     caches: tuple[Cache, ...]
 
     def reorder(self, index_B: Tensor) -> "TransformerState":
-        """The state of the sentences that `index_B` names."""
+        """The state of the sentences `index_B`."""
         return TransformerState(self.memory.reorder(index_B), tuple(cache.reorder(index_B) for cache in self.caches))
 
 
 class Transformer(nn.Module):
-    """The paper's Figure 1."""
+    """The encoder-decoder of the paper's Figure 1."""
 
     looks: ClassVar = {
         "encoder.layers.*.attention": ("source", "source"),
         "decoder.layers.*.attention": ("target", "target"),
         "decoder.layers.*.cross": ("target", "source"),
     }
-    """Who asks and who answers in each attention, by its path as `capture` names it."""
+    """The streams of queries and keys of each attention, by its path as `capture` names it."""
     parts: ClassVar = {
         **dict.fromkeys(("source_embedding", "encoder.positions", "encoder.layers.*", "encoder.norm"), "source"),
         **dict.fromkeys(("target_embedding", "decoder.positions", "decoder.layers.*", "decoder.norm"), "target"),
     }
-    """What a token goes through, in order, and the stream that it belongs to."""
+    """The modules that process a token, in order, and the stream they belong to."""
     answering: ClassVar = "decoder.layers"
-    """The layers after each of which `answer` can be asked for."""
+    """The layers after each of which `answer` can be computed."""
     fresh: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
 
@@ -150,19 +152,19 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """Logits for the token after each target token, given the tokens up to it (teacher forcing)."""
+        """Logits of the token after each target token, given the tokens up to it (teacher forcing)."""
         return self.logits(self.hidden(source_BS, target_BT, is_padding_BS))
 
     def answer(self, x_BTD: Tensor) -> Tensor:
-        """Logits as they would be, if x were what the decoder's last layer gives."""
+        """Logits as if x were the output of the decoder's last layer."""
         return self.logits(x_BTD if self.decoder.norm is None else self.decoder.norm(x_BTD))
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """A vector for each target token, from which `logits` reads the next one."""
+        """Hidden states of the target tokens, from which `logits` predicts the next ones."""
         return self.decode(target_BT, self.encode(source_BS, is_padding_BS), is_padding_BS)
 
     def encode(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """The memory: a vector for each source token."""
+        """The memory: hidden states of the source tokens."""
         return self.encoder(self.source_embedding(source_BS), _allowed(is_padding_BS))
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
@@ -171,42 +173,42 @@ class Transformer(nn.Module):
         return self.decoder(x_BTE, [memory_BSD] * layers, _allowed(is_padding_BS), [None] * layers)
 
     def logits(self, x_BTD: Tensor) -> Tensor:
-        """The score of every token of the vocabulary."""
+        """The logits over the vocabulary."""
         logits_BTV = self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
         return logits_BTV if self.output_bias is None else logits_BTV + self.output_bias
 
     @property
     def limit(self) -> int | None:
-        """The most tokens that a sequence may have; None: any number."""
+        """Maximum sequence length in tokens; None: unlimited."""
         config = self.config
         is_limited = config.positions in ("learned", "fourier") or config.norm == "batch"
         return config.context if is_limited else None
 
     def output_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """The matrix of the output layer, and its bias if it has one."""
+        """The weight matrix of the output layer, and its bias if it has one."""
         weight_VD = self.target_embedding.weight if self.output is None else self.output.weight
         return weight_VD, self.output_bias
 
     def stack(self) -> Stack:
-        """What each target token goes through."""
+        """The modules that process each target token."""
         return Stack(self.target_embedding, self.decoder.positions, self.decoder.layers, self.decoder.norm)
 
     def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> TransformerState:
-        """Reads the source. What the decoder's layers see of it is computed here, once."""
+        """Encodes the source, and computes its keys and values for the decoder's layers once."""
         seen = self.decoder.remember(self.encode(source_BS, is_padding_BS))
         allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
         memory = CrossAttentionMemory.of(seen, allowed)
         return TransformerState(memory, tuple(Cache() for _ in memory.layers))
 
     def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Takes in one token of each sentence; gives logits for the next one. The state given is used up."""
+        """Processes one token of each sentence; returns the logits of the next one. The given state is consumed."""
         x_B1E = self.target_embedding(tokens_B[:, None])
         x_B1D = self.decoder(x_B1E, state.memory.layers, state.memory.allowed, state.caches)
         return self.logits(x_B1D)[:, 0], state
 
 
 class Encoder(nn.Module):
-    """The left half of the figure."""
+    """The encoder, left in the figure."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -216,7 +218,7 @@ class Encoder(nn.Module):
         self.norm = _last_norm(config)
 
     def forward(self, x_BSE: Tensor, allowed: Tensor | None) -> Tensor:
-        """A vector for each source token that knows of all the others."""
+        """The hidden states of the source tokens."""
         x_BSD = self.dropout(x_BSE if self.positions is None else self.positions(x_BSE))
         for layer in self.layers:
             x_BSD = layer(x_BSD, allowed)
@@ -224,7 +226,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The right half of the figure."""
+    """The decoder, right in the figure."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -240,7 +242,7 @@ class Decoder(nn.Module):
         memory_allowed: Tensor | None,
         caches: Sequence[Cache | None],
     ) -> Tensor:
-        """A vector for each target token that knows of the tokens before it, those in the caches included."""
+        """The hidden states of the target tokens, which depend on the tokens before them, cached ones included."""
         start = caches[0].length if caches[0] else 0
         length = x_BTE.size(1)
         allowed = masks.causal(length, start + length, x_BTE.device) if length > 1 else None
@@ -280,5 +282,5 @@ def _layer(kind: type[EncoderLayer | DecoderLayer], config: TransformerConfig) -
 
 
 def _last_norm(config: TransformerConfig) -> nn.Module | None:
-    """With norms before the sublayers, nothing has normalised the last sum yet."""
+    """The final norm of a pre-norm model, whose last residual sum is not normalised yet."""
     return make_norm(config.norm, config.width, config.context) if config.norm_placement == "pre" else None

@@ -1,1 +1,1 @@
-"""The explorer: a model opened up in a browser."""
+"""The explorer: look inside a model in the browser."""

@@ -1,4 +1,4 @@
-"""The explorer's server: one model, one computation at a time, a short queue, and no surprises for whoever asks."""
+"""The explorer's server: one model, one computation at a time, and a short request queue."""
 
 import asyncio
 import base64
@@ -25,12 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import RegardError
 from regard.serve import page
-from regard.serve.explorer import Answer, Asked, Explorer, Numbers, understood
+from regard.serve.explorer import Answer, Asked, Explorer, Numbers, validated
 
-BODY = 1024 * 1024  # bytes that a request may have
-QUEUE = 8  # questions that may wait, the one at work included
-SECONDS = 30.0  # that a request may take, waiting included
-SMALL = 30_000_000  # parameters, below which threads cost more than they give
+BODY = 1024 * 1024  # maximum size of a request in bytes
+QUEUE = 8  # maximum number of pending requests, the running one included
+SECONDS = 30.0  # timeout of a request, waiting included
+SMALL = 30_000_000  # parameters; for smaller models, a single thread is faster
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 log = logging.getLogger("regard.serve")
@@ -38,48 +38,48 @@ T = TypeVar("T")
 
 
 class SavedView(BaseModel):
-    """A view to be saved: its address, and what it had asked."""
+    """A view to be saved: its address, and the requests that it made."""
 
     address: Annotated[str, Field(max_length=BODY)]
     asked: Annotated[list[tuple[str, dict[str, Any]]], Field(max_length=200)]
 
 
 class Worker:
-    """Does one thing after the other, as what looks inside a model sets hooks on it; turns away what is too much."""
+    """Runs one job at a time, because capturing sets hooks on the model; refuses jobs when the queue is full."""
 
     def __init__(self, queue: int, seconds: float) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="regard")
         self._waiting, self._queue, self._seconds = 0, queue, seconds
 
     async def do(self, work: Callable[[], T]) -> T:
-        """The result of the work, once it is its turn."""
+        """Queues the work and returns its result."""
         if self._waiting >= self._queue:
-            raise HTTPException(429, "too many questions at once; ask again in a moment")
+            raise HTTPException(429, "too many requests; try again in a moment")
         self._waiting += 1
         loop, job = asyncio.get_running_loop(), self._pool.submit(work)
         job.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._done))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(job), self._seconds)
         except TimeoutError:
-            # what has not begun never will; what has begun keeps its place until it ends
+            # a waiting job is cancelled; a running one keeps its place in the queue until it ends
             raise HTTPException(503, f"no answer within {self._seconds:g} seconds; try a shorter text") from None
 
     def _done(self) -> None:
         self._waiting -= 1
 
     def close(self) -> None:
-        """Drops what has not begun; the work at hand ends by itself."""
+        """Cancels waiting jobs; the running one finishes."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class BodyLimit:
-    """Refuses requests with a body that is too large, whether they admit its size or not."""
+    """Refuses requests whose body is too large, with or without a content-length header."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self.app, self.limit = app, limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, and counts as it comes in."""
+        """Reads the body, checks its size, and forwards the request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -87,19 +87,19 @@ class BodyLimit:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                await Response(status_code=400)(scope, receive, send)  # which nobody reads
+                await Response(status_code=400)(scope, receive, send)  # nobody reads it
                 return
             body, more = body + message.get("body", b""), message.get("more_body", False)
             if len(body) > self.limit:
-                text = f"a request may have {self.limit:,} bytes"
+                text = f"the request is too large; the limit is {self.limit:,} bytes"
                 await JSONResponse({"error": text}, 413, {"connection": "close"})(scope, receive, send)
                 return
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return whole.pop() if whole else await receive()
 
-        await self.app(scope, again, send)
+        await self.app(scope, replay, send)
 
 
 def make_app(
@@ -108,7 +108,7 @@ def make_app(
     """The server for one model.
 
     Args:
-        hosts: names under which it may be asked, so that no other site's page can ask by a name of its own; none: any.
+        hosts: accepted host names, as protection against DNS rebinding; empty: all.
     """
     worker = Worker(queue, seconds)
 
@@ -124,12 +124,12 @@ def make_app(
     index = (page.FOLDER / "index.html").read_text("utf-8")
 
     @app.middleware("http")
-    async def with_manners(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         origin = request.headers.get("origin")
         if origin and origin.partition("//")[2] != request.headers.get("host"):
-            response: Response = JSONResponse({"error": "another site may not ask"}, 400)
+            response: Response = JSONResponse({"error": "requests from other sites are not allowed"}, 400)
         else:
-            response = await go_on(request)
+            response = await call_next(request)
         response.headers.update(_headers())
         return response
 
@@ -145,7 +145,7 @@ def make_app(
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:
         log.error("%s failed", request.url.path, exc_info=error)
-        return JSONResponse({"error": "something went wrong inside; the server's log says what"}, 500, _headers())
+        return JSONResponse({"error": "internal error; see the server's log"}, 500, _headers())
 
     @app.get("/")
     async def start() -> HTMLResponse:
@@ -157,21 +157,21 @@ def make_app(
 
     @app.post("/api/generate")
     async def generate(request: Request) -> StreamingResponse:
-        inputs = understood(Asked, await _arguments(request)).inputs
-        longer = await worker.do(lambda: explorer.generate(inputs))
+        inputs = validated(Asked, await _arguments(request)).inputs
+        outputs = await worker.do(lambda: explorer.generate(inputs))
 
         async def lines() -> AsyncIterator[str]:
             try:
-                while (so_far := await worker.do(lambda: next(longer, None))) is not None:
-                    yield json.dumps(so_far, ensure_ascii=False) + "\n"
+                while (partial_output := await worker.do(lambda: next(outputs, None))) is not None:
+                    yield json.dumps(partial_output, ensure_ascii=False) + "\n"
             except HTTPException:
-                return  # too much to do: the answer, which is asked for next, will tell
+                return  # the server is busy: the page's next request reports the error
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     @app.post("/api/page")
     async def save(request: Request) -> HTMLResponse:
-        view = understood(SavedView, await _arguments(request))
+        view = validated(SavedView, await _arguments(request))
         try:
             async with asyncio.timeout(seconds):
                 answered = [
@@ -192,14 +192,14 @@ def make_app(
 
 
 def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], object]) -> None:
-    """Serves until it is interrupted; calls back with the address once it listens."""
+    """Serves until interrupted; calls `ready` with the URL once the server listens."""
     is_local = host in LOOPBACK
     if sum(parameter.numel() for parameter in explorer.subject.model.parameters()) < SMALL:
-        torch.set_num_threads(1)  # one token of a small model is done before a second thread has begun
+        torch.set_num_threads(1)  # for one token of a small model, starting a second thread takes longer than the work
     with _listening(host, port) as listener:
         name = "localhost" if is_local else _in_address(host)
         ready(f"http://{name}:{listener.getsockname()[1]}/")
-        # who lets other machines in knows best by which names they ask
+        # other machines may use any host name
         app = make_app(explorer, hosts=LOOPBACK if is_local else ())
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, timeout_keep_alive=5)
         uvicorn.Server(config).run(sockets=[listener])
@@ -207,15 +207,17 @@ def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], objec
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small answers at once only where the protocol is named; else each waits some 40 ms
+    # asyncio disables Nagle's algorithm only if the protocol is named; otherwise each small answer waits some 40 ms
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if sys.platform != "win32":  # where it would let two servers have the same port
+    if sys.platform != "win32":  # there, it would let two servers share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise RegardError(f"cannot listen at {host}:{port} ({error.strerror}); choose another with --port") from None
+        raise RegardError(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another port with --port"
+        ) from None
     listener.listen()
     return listener
 
@@ -234,7 +236,7 @@ def _headers() -> dict[str, str]:
 
 
 def _in_address(host: str) -> str:
-    """The host as URLs and Host headers write it: IPv6 addresses in brackets."""
+    """The host as in URLs and Host headers: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -244,7 +246,7 @@ async def _arguments(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):
-        raise HTTPException(400, "a question should be a JSON object")
+        raise HTTPException(400, "the request body must be a JSON object")
     return arguments
 
 

@@ -1,7 +1,7 @@
-"""What the explorer's page asks, and the answers: plain data, whatever carries it to and fro.
+"""The explorer's requests and answers as plain data, independent of the transport.
 
-A question is a verb and its arguments; all that an answer depends on is in them, so that a view can be sent to somebody
-as an address, asked again, or saved with its answers.
+A request is a verb and its arguments. The answer depends on nothing else, so a view can be shared as a URL, repeated,
+or saved with its answers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ from regard.explain.trace import Alternative, Inputs, Inspectable, PartialOutput
 from regard.explain.view import AttentionView
 from regard.models.interface import Autoregressive
 
-CHARACTERS = 4000  # of an input, at most
-MAX_TOKENS = 512  # of a stream, at most
-KEPT = 32  # inputs whose outputs are remembered
+CHARACTERS = 4000  # maximum length of an input
+MAX_TOKENS = 512  # maximum length of a stream
+KEPT = 32  # inputs whose outputs are cached
 N_BEST = 3
 
 ShortText = Annotated[str, Field(max_length=CHARACTERS)]
@@ -35,26 +35,26 @@ Number = Annotated[int, Field(ge=0, lt=100_000)]
 
 
 class Question(BaseModel):
-    """What a verb is asked with; what it does not know is an error."""
+    """The arguments of a verb; unknown ones are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Asked(Question):
-    """Inputs by role, and the output to look at; without one, the model's own."""
+    """Inputs by role, and the output to explain; default: the model's own."""
 
     inputs: dict[Role, ShortText]
     target: ShortText | None = None
 
 
 class OneAttention(Asked):
-    """One attention at work on the inputs."""
+    """One attention module, for the inputs."""
 
     path: Path_
 
 
 class OneToken(Asked):
-    """One token on its way through one part of the model, seen by one head."""
+    """One token in one part of the model, with one attention head."""
 
     path: Path_
     token: Number
@@ -62,7 +62,7 @@ class OneToken(Asked):
 
 
 class Change(Question):
-    """What to do otherwise."""
+    """What to switch off in the model."""
 
     heads: Mapping[Path_, Sequence[Number]] = {}
     mask: Sequence[Path_] = ()
@@ -70,7 +70,7 @@ class Change(Question):
     positions: Sequence[Path_] = ()
 
     def made(self, model: torch.nn.Module) -> AbstractContextManager[None]:
-        """The model is changed inside the with-block."""
+        """Context manager that applies the change to the model."""
         return intervene(
             model,
             drop_heads=self.heads,
@@ -85,18 +85,18 @@ class WhatIf(Asked):
 
     change: Change = Change()
     other: dict[Role, ShortText] = {}
-    """Other inputs to read, instead of those that were."""
+    """Inputs that replace the original ones."""
 
 
 class Rollout(Asked):
-    """Attention through all layers, from one stream to another or to itself."""
+    """Attention rollout through all layers, from one stream to another or to itself."""
 
     asks: Path_
     answers: Path_
 
 
 class Encodings(Question):
-    """Positions of some kind."""
+    """Positional encodings of one kind."""
 
     kind: Annotated[str, Field(max_length=20)] = "own"
     length: Annotated[int, Field(ge=2, le=MAX_TOKENS)] = 64
@@ -110,7 +110,7 @@ class Lines(Question):
 
 @dataclass(frozen=True)
 class Numbers:
-    """An answer of many numbers, sent in half precision."""
+    """An answer that is a tensor, sent in half precision."""
 
     values: Tensor
 
@@ -119,8 +119,8 @@ Answer = dict[str, Any] | Numbers
 Q = TypeVar("Q", bound=BaseModel)
 
 
-def understood(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
-    """A question of that kind; `RegardError` names the arguments that do not belong to it."""
+def validated(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
+    """The arguments as a question of that kind; raises `RegardError` for invalid ones."""
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
@@ -129,10 +129,10 @@ def understood(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
 
 
 class Explorer:
-    """A model, ready to be asked.
+    """Answers the page's requests about one model.
 
     Args:
-        example: the inputs that are looked at first; without them, examples of their media.
+        example: the inputs to show first; default: an example for each medium.
     """
 
     def __init__(self, subject: Inspectable, name: str, example: Inputs | None = None) -> None:
@@ -154,14 +154,14 @@ class Explorer:
         }
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
-        """The answer to any question; `RegardError` tells what is wrong with it."""
+        """The answer to a request; raises `RegardError` for an invalid one."""
         if verb not in self.verbs:
-            raise RegardError(f"no question is called {verb!r}; there are {', '.join(self.verbs)}")
+            raise RegardError(f"unknown verb {verb!r}; valid: {', '.join(self.verbs)}")
         kind, method = self.verbs[verb]
-        return method(understood(kind, arguments))
+        return method(validated(kind, arguments))
 
     def model(self, _question: Question) -> Answer:
-        """What the model is made of."""
+        """The model's structure."""
         model: Any = self.subject.model
         streams = {stream for look in looks(model) for stream in (look.asks, look.answers)}
         return {
@@ -178,7 +178,7 @@ class Explorer:
         }
 
     def read(self, question: Asked) -> Answer:
-        """Inputs and the output, token by token; without a given one, the model's own and the next best."""
+        """Inputs and output, token by token; without a given output, the model's own and the next best ones."""
         trace = self._trace(question)
         own = [] if question.target is not None else self._own(self._inputs(question.inputs))
         return {
@@ -195,11 +195,11 @@ class Explorer:
         trace = self._trace(question)
         look = trace.look(question.path)
         sizes = (len(trace.streams[stream].tokens) for stream in (look.asks, look.answers))
-        nothing = torch.zeros(look.heads, *sizes)  # where a model stopped before that depth
+        nothing = torch.zeros(look.heads, *sizes)  # if the model stopped before that depth
         return Numbers(trace.weights(look.path).get(look.path, nothing))
 
     def walk(self, question: OneToken) -> Answer:
-        """The steps of a token through a part of the model."""
+        """The computation steps of a token in one part of the model."""
         steps = walk.walk(self._trace(question), question.path, question.token, question.head)
         return {
             "steps": [
@@ -216,19 +216,19 @@ class Explorer:
         }
 
     def what_if(self, question: WhatIf) -> Answer:
-        """What the model says, and what it then says; what it thinks of the output at hand, and what it then thinks."""
+        """The model's output, and the probabilities of the given output, before and after a change."""
         inputs = self._inputs({**question.inputs, **question.other})
         trace = self._trace(question)
         original = _predicted(trace)
         own = original if question.target is None else _predicted(self._trace(Asked(inputs=question.inputs)))
         with question.change.made(self.subject.model):
             changed, given = self.subject.trace(inputs), self.subject.trace(inputs, trace.answer)
-            # where what is said goes with what is read, token by token, another input may have no room for it
+            # if there is one prediction per input token, the output may not fit another input
             then = {"given": _predicted(given) if _fits(given) else None, "changed": _predicted(changed)}
         return {"own": own, "original": original, **then}
 
     def heads(self, question: Asked) -> Answer:
-        """Which heads matter, where things come from in the end, and when the answer was known."""
+        """Head importance, attention rollout, and the predictions after each layer."""
         trace = self._trace(question)
         early = importance.early_answers(trace)
         return {
@@ -246,61 +246,69 @@ class Explorer:
         }
 
     def rollout(self, question: Rollout) -> Answer:
-        """How much of each token stems from each token in the end: queries × keys."""
+        """Attention rollout: how much each token contributes to each token, queries × keys."""
         flows = importance.rollout(self._trace(question))
         if (question.asks, question.answers) not in flows:
-            raise RegardError(f"{question.asks!r} does not look at {question.answers!r} in this model")
+            raise RegardError(f"{question.asks!r} does not attend to {question.answers!r} in this model")
         return Numbers(flows[question.asks, question.answers])
 
     def positions(self, question: Encodings) -> Answer:
-        """The vectors of positions: positions × features."""
+        """The positional encodings: positions × features."""
         return Numbers(positions.encodings(self.subject.model, question.length, question.kind))
 
     def likeness(self, question: Encodings) -> Answer:
-        """How alike two positions are, by their distance."""
+        """The similarity of two positions, by their distance."""
         encoding = positions.encodings(self.subject.model, question.length, question.kind)
         return {"similarity": _rounded(positions.similarity(encoding))}
 
     def code(self, question: Lines) -> Answer:
-        """A file of Regard's source; no other file can be had."""
+        """A file of Regard's source; other files are refused."""
         package = Path(__file__).parents[1]
         known = {path.relative_to(package.parent).as_posix(): path for path in package.rglob("*.py")}
         if question.file not in known:
-            raise RegardError("no such file is part of Regard")
+            raise RegardError("not a source file of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
     def generate(self, inputs: Inputs) -> Iterator[dict[str, Any]]:
-        """What the model says about its inputs, longer with every token, and what that token looked at."""
+        """The growing output, one item per token, with the attention weights of that token."""
         return self._generate(self.subject.generate(self._inputs(inputs)))
 
-    def _generate(self, growing: Iterator[PartialOutput]) -> Iterator[dict[str, Any]]:
+    def _generate(self, outputs: Iterator[PartialOutput]) -> Iterator[dict[str, Any]]:
         known = looks(self.subject.model)
         paths = [look.path for look in known if look.asks != look.answers] or [look.path for look in known]
         while True:
-            with capture(self.subject.model, paths) as maps:  # not for longer: other questions come between two tokens
-                grown = next(growing, None)
-            if grown is None:
+            with capture(
+                self.subject.model, paths
+            ) as maps:  # only for one step: other requests are handled between two tokens
+                partial_output = next(outputs, None)
+            if partial_output is None:
                 return
-            weights = mean(maps[path][0, :, -1:] for path in maps)[0] if paths else torch.zeros(len(grown.seen.tokens))
-            yield {"text": grown.text, "seen": _shown(grown.seen), "weights": _rounded(weights)}
+            weights = (
+                mean(maps[path][0, :, -1:] for path in maps)[0]
+                if paths
+                else torch.zeros(len(partial_output.seen.tokens))
+            )
+            yield {"text": partial_output.text, "seen": _shown(partial_output.seen), "weights": _rounded(weights)}
 
     def _inputs(self, inputs: Inputs) -> dict[str, Any]:
-        """Inputs that the model accepts, and that are not too long."""
+        """The inputs by role; raises `RegardError` if they are not accepted or too long."""
         given = by_role(self.subject.accepts, inputs)
         _check(self.subject.count(given))
         return given
 
     def _own(self, inputs: Mapping[str, Any]) -> Sequence[Alternative]:
-        """What the model would say, which is remembered."""
+        """The model's own outputs, cached."""
         return self._alternatives(tuple(inputs.items()))
 
     def _trace(self, question: Asked) -> Trace:
         inputs = self._inputs(question.inputs)
         own = self._own(inputs) if question.target is None else ()
         trace = self.subject.trace(inputs, own[0].tokens if own else question.target)
-        _check(max(len(stream.tokens) for stream in trace.streams.values()) - 1)  # the end is not counted
+        _check(
+            max(len(stream.tokens) for stream in trace.streams.values()) - 1
+        )  # the end-of-sequence token is not counted
         if not _fits(trace):
-            raise RegardError("the output is not as long as this model's output for the text would be")
+            raise RegardError("the output has the wrong length; this model predicts one label per token of the text")
         return trace
 
 
@@ -310,11 +318,11 @@ def _fits(trace: Trace) -> bool:
 
 def _check(length: int) -> None:
     if length > MAX_TOKENS:
-        raise RegardError(f"{length} tokens are more than can be looked at here at once: {MAX_TOKENS}")
+        raise RegardError(f"the text is too long: {length} tokens, the limit is {MAX_TOKENS}")
 
 
 def _alignment(trace: Trace) -> dict[str, Any] | None:
-    """What each unit looked at, in the mean of all attentions between two streams; within one, if there are no two."""
+    """What each unit attends to: mean over all attention modules between two streams, or within a single one."""
     if not trace.looks:
         return None
     view = AttentionView(trace)
@@ -323,7 +331,7 @@ def _alignment(trace: Trace) -> dict[str, Any] | None:
 
 
 def _predicted(trace: Trace) -> dict[str, Any]:
-    """What is said, token by token, and how probable it was."""
+    """The output, token by token, with its probabilities."""
     logits_BTV = trace.run()
     token_probabilities = trace.token_probabilities(logits_BTV)
     others = [
@@ -345,7 +353,7 @@ def _shown(stream: Stream) -> dict[str, Any]:
 
 
 def _rounded(values: Tensor) -> Any:
-    """Numbers with six digits that count; what may not be seen is null."""
+    """Numbers with six significant digits; masked ones (NaN) are None."""
     if values.dim() > 1:
         return [_rounded(row) for row in values]
     return [_short(value) for value in values.tolist()]

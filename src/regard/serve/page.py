@@ -1,4 +1,4 @@
-"""The explorer's page, and a single file that holds a view of it with all its answers, to be opened anywhere."""
+"""The explorer's page, and saved views: a single HTML file that contains all its answers."""
 
 import base64
 import json
@@ -13,22 +13,22 @@ from regard.serve.explorer import Answer, Explorer, Numbers
 
 FOLDER = Path(__file__).parent / "page"
 MODULES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.js"))
-POSITIONS = 48  # that the page shows first
+POSITIONS = 48  # the page's default length
 STYLE = '<link rel="stylesheet" href="static/style.css">'
 IMPORTS = '<script type="importmap">{"imports": {"regard/": "./static/"}}</script>'
 START = '<script type="module" src="static/app.js"></script>'
 
 
 def half(numbers: Numbers) -> bytes:
-    """Numbers as they are sent: float16, the lowest byte first."""
+    """The tensor's bytes as they are sent: float16, little-endian."""
     return numbers.values.to(torch.float16).contiguous().numpy().astype("<f2").tobytes()
 
 
 def saved(address: str, answered: Iterable[tuple[str, Mapping[str, Any], Answer]]) -> str:
-    """One HTML file that needs nothing else: the page, and the answers to what was asked.
+    """A self-contained HTML file: the page, and the answers to the view's requests.
 
     Args:
-        address: the view, as it stands in the page's address after the `#`.
+        address: the view, as in the fragment of the page's URL.
         answered: verbs, their arguments, and the answers.
     """
     answers = {
@@ -51,10 +51,10 @@ def saved(address: str, answered: Iterable[tuple[str, Mapping[str, Any], Answer]
 
 
 def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
-    """A saved page of one sentence: its alignment, all heads, positions, and which heads matter.
+    """A saved page of one sentence: its alignment, all heads, positions, and head importance.
 
     Args:
-        view: what the page shows first, as its address names it; each input goes by its role, the output is `target`.
+        view: what the page shows first, as in its URL: each input by its role, the output as `target`.
     """
     answered: list[tuple[str, Mapping[str, Any], Answer]] = []
 
@@ -87,6 +87,6 @@ def _inline(module: bytes) -> str:
 
 
 def _data(value: dict[str, Any]) -> str:
-    # no text of a user can end the script
+    # escaped, so that no text of a user can close the script element
     text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
     return f'<script type="application/json" id="saved">{text}</script>'

@@ -1,1 +1,1 @@
-"""Model folders and run folders: written whole or not at all, checked when they are read. No kinds of models here."""
+"""Model folders, run folders and checkpoints: written atomically, verified when read, for any kind of model."""

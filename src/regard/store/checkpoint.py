@@ -1,7 +1,7 @@
-"""Checkpoints: everything that training needs to go on as if it had never stopped.
+"""Checkpoints: everything that training needs to resume as if it had never stopped.
 
-Two or more are kept, so that if the newest is damaged the one before it serves. Tensors are safetensors, the rest is
-JSON; nothing is ever unpickled.
+At least two are kept; if the newest is damaged, training resumes from the one before it. Tensors are stored as
+safetensors, the rest as JSON; nothing is pickled.
 """
 
 import json
@@ -17,7 +17,7 @@ from regard.folders import read_tensors, restore, verify, write_tensors, write_w
 
 
 def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:
-    """Writes the checkpoint of a step, then removes all but the last few."""
+    """Saves the checkpoint of a step, then removes all but the last `kept`."""
 
     def fill(aside: Path) -> None:
         write_tensors(aside / "tensors.safetensors", tensors)
@@ -29,30 +29,30 @@ def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str
 
 
 def load(run: Path, warn: Callable[[str], None]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The newest checkpoint that is whole, or None if there are none at all; damaged ones are named."""
+    """Loads the newest undamaged checkpoint, or None if there are none at all; warns of damaged ones."""
     for folder in reversed(every(run)):
         try:
             verify(folder)
         except RegardError as error:
-            warn(f"{error}; looking for the checkpoint before it")
+            warn(f"{error}; trying the checkpoint before it")
             continue
         return read_tensors(folder / "tensors.safetensors"), json.loads((folder / "state.json").read_text("utf-8"))
     if every(run):
         raise RegardError(
-            f"no checkpoint of {run} is whole; to begin anew, remove the folder or choose another run=..."
+            f"all checkpoints of {run} are damaged; to start again, remove the folder or choose another run=..."
         )
     return None
 
 
 def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dict[str, Tensor]:
-    """The mean of the tensors whose names begin so, over the last checkpoints that are whole."""
+    """The mean of the tensors whose names start with `prefix`, over the undamaged ones of the last checkpoints."""
     sums: dict[str, Tensor] = {}
     found = 0
     for folder in every(run)[-count:]:
         try:
             verify(folder)
         except RegardError as error:
-            warn(f"{error}; left out of the mean")
+            warn(f"{error}; excluded from the mean")
             continue
         found += 1
         for name, tensor in read_tensors(folder / "tensors.safetensors").items():

@@ -1,7 +1,7 @@
-"""Model folders: `config.json`, `model.safetensors`, the codecs by role, and a card, `README.md`.
+"""Model folders: `config.json`, `model.safetensors`, the codecs by role, and a model card, `README.md`.
 
-`config.json` says the format of the folder, the version of Regard, the task that the model is for, and the model's
-config; what a folder opens as is read from it, never guessed.
+`config.json` holds the format of the folder, the version of Regard, the task of the model, and the model's config. The
+type of the loaded pipeline is read from it, never inferred.
 """
 
 import json
@@ -26,7 +26,7 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 
 class CodecFile(NamedTuple):
-    """A codec in a folder, not yet read."""
+    """The file of a codec, not yet loaded."""
 
     kind: str
     path: Path
@@ -36,7 +36,7 @@ class CodecFile(NamedTuple):
 class _Codec(Config):
     kind: str
     file: Annotated[str, Field(pattern=r"^[\w.-]+$")]
-    """In the same folder."""
+    """File name in the same folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class FolderConfig(Config):
 
 @dataclass(frozen=True)
 class Saved:
-    """What a model folder holds."""
+    """The contents of a model folder."""
 
     task: str
     model: Mapping[str, Any]
@@ -71,7 +71,7 @@ def save(
     codecs: Mapping[str, Codec],
     card: str,
 ) -> None:
-    """Writes a model folder, all of it or nothing."""
+    """Writes a model folder atomically."""
 
     def fill(aside: Path) -> None:
         write_about(aside / CONFIG, task, config, codecs)
@@ -83,7 +83,7 @@ def save(
 
 
 def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Codec]) -> None:
-    """Writes what a model is, its weights apart."""
+    """Writes `config.json`: everything about a model except its weights."""
     files = codecs_.files(codecs)
     about = {
         "format": FORMAT,
@@ -96,7 +96,7 @@ def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Code
 
 
 def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
-    """What `write_about` wrote: the task, the model's config and the files of the codecs."""
+    """Reads what `write_about` wrote: the task, the model's config and the files of the codecs."""
     data = json.loads(path.read_text("utf-8"))
     if is_old(data):
         raise RegardError(
@@ -104,8 +104,8 @@ def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
         )
     if isinstance(data["format"], int) and data["format"] > FORMAT:
         raise RegardError(
-            f"{path.parent} was written by Regard {data.get('regard')}, and its format {data['format']} is newer than "
-            f"{FORMAT}, which this version ({__version__}) reads; update Regard"
+            f"{path.parent} was written by Regard {data.get('regard')} in format {data['format']}, but this version "
+            f"({__version__}) reads formats up to {FORMAT}; update Regard"
         )
     about = parse(FolderConfig, data, str(path))
     files = {role: CodecFile(each.kind, path.parent / each.file) for role, each in about.codecs.items()}
@@ -113,39 +113,39 @@ def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
 
 
 def is_old(data: Any) -> bool:
-    """Whether this is a model's config alone, as Regard wrote it before folders had a format."""
+    """Whether this is a bare model config, as old versions of Regard wrote it, before folders had a format."""
     return not isinstance(data, dict) or "format" not in data
 
 
 def read(folder: Path) -> Saved:
-    """What is in a model folder, once it is known to be whole."""
+    """Verifies and reads a model folder."""
     verify(folder)
     task, model, files = read_about(folder / CONFIG)
     return Saved(task, model, files, read_tensors(folder / WEIGHTS))
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters and buffers of a model, each once: what is shared goes by its first name."""
+    """The parameters and buffers of a model; shared tensors appear once, under their first name."""
     return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
 
 
 @torch.no_grad()
 def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Copies tensors into a model; all must be there and fit."""
+    """Copies tensors into a model; names and shapes must match."""
     expect_tensors(model, loaded, source)
     for name, tensor in tensors(model).items():
         tensor.copy_(loaded[name])
 
 
 def expect_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Raises `RegardError` unless tensors are those of a model."""
+    """Raises `RegardError` if names or shapes of tensors do not match those of a model."""
     own = tensors(model)
     problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
-    problems += [f"{name} is not known" for name in loaded.keys() - own.keys()]
+    problems += [f"{name} is unexpected" for name in loaded.keys() - own.keys()]
     problems += [
-        f"{name} has shape {tuple(loaded[name].shape)}, the config asks for {tuple(tensor.shape)}"
+        f"{name} has shape {tuple(loaded[name].shape)}, but the config requires {tuple(tensor.shape)}"
         for name, tensor in own.items()
         if name in loaded and loaded[name].shape != tensor.shape
     ]
     if problems:
-        raise RegardError("\n  ".join([f"{source}: not what the config asks for", *sorted(problems)[:10]]))
+        raise RegardError("\n  ".join([f"{source}: tensors do not match the config", *sorted(problems)[:10]]))

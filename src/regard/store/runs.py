@@ -1,4 +1,4 @@
-"""Whose folder is it? A run goes on in a folder of the same recipe only."""
+"""Run folders: a run resumes only in a folder of the same recipe and the same data."""
 
 import json
 import shutil
@@ -22,22 +22,22 @@ _MAY_CHANGE = {
 
 
 def claim(run: Path, recipe: Config) -> None:
-    """Makes the run's folder, or makes sure that it is a run of the same recipe."""
+    """Creates the run folder, or makes sure that an existing one belongs to the same recipe."""
     path, mine = run / RUN_RECIPE, json.loads(recipe.to_json())
     if (run / "config.json").exists():
-        raise RegardError(f"{run} is a model's folder, not a run's; {OTHER}")
+        raise RegardError(f"{run} is a model folder, not a run folder; {OTHER}")
     if not path.exists() and run.exists() and any(run.iterdir()):
-        raise RegardError(f"{run} holds files that are not of a run, and they are left alone; {OTHER}")
+        raise RegardError(f"{run} contains files that do not belong to a run; {OTHER}")
     theirs = _resolved(path, type(recipe)) if path.exists() else mine
     has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
     if has_checkpoints or has_model:
         differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
         if differing:
-            raise RegardError(f"{run} holds a run of another recipe (other: {', '.join(differing)}); {OTHER}")
+            raise RegardError(f"{run} contains a run of another recipe (different: {', '.join(differing)}); {OTHER}")
     if not has_checkpoints:
         if (run / "last").exists():
-            raise RegardError(f"{run} holds a finished run without the checkpoints to go on from; {OTHER}")
-        # an attempt that did not come to anything
+            raise RegardError(f"{run} contains a finished run without checkpoints to resume from; {OTHER}")
+        # left over from a run that stopped before its first checkpoint
         (run / TEXT).unlink(missing_ok=True)
         shutil.rmtree(run / CODECS, ignore_errors=True)
     run.mkdir(parents=True, exist_ok=True)
@@ -45,20 +45,20 @@ def claim(run: Path, recipe: Config) -> None:
 
 
 def check_data(run: Path, keys: Sequence[str]) -> None:
-    """Makes sure that the run goes on with the text it began with; the keys are hashes of all it depends on."""
+    """Makes sure that a run resumes with the data it started with; the keys are hashes of all that data."""
     path, mine = run / TEXT, json.dumps(list(keys), indent=2)
     if not path.exists():
         write_text(path, mine)
     elif path.read_text("utf-8") != mine:
-        raise RegardError(f"the text that {run} is trained on has changed since it began; {OTHER}")
+        raise RegardError(f"the training data of {run} have changed since it started; {OTHER}")
 
 
 def _resolved(path: Path, kind: type[Config]) -> Any:
-    """A run's recipe as it is understood now: what has come into recipes since has its default."""
+    """The recipe of a run; keys that were added to Regard since have their defaults."""
     try:
         return json.loads(load(kind, path).to_json())
     except ValueError as error:
-        raise RegardError(f"{path}: of another version of Regard, or damaged ({error})") from None
+        raise RegardError(f"{path} was written by another version of Regard, or is damaged ({error})") from None
 
 
 def _differing(one: Any, other: Any, path: str = "") -> Iterator[str]:

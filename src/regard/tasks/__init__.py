@@ -1,1 +1,1 @@
-"""What a model is trained for and used for: a batch becomes a loss, a text becomes an answer."""
+"""Tasks: the training loss and metrics of each task, and the pipelines that apply a trained model."""

@@ -1,4 +1,4 @@
-"""What is said of a text: one of some labels, or a number."""
+"""Text classification and regression: a label or a number for each text or pair of texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,15 +39,15 @@ METRICS = {
 
 
 def answers(model: Any, batch: LabelledBatch) -> Tensor:
-    """What the model says of each text: the logits of all labels, or one number."""
+    """The model's output for each text: the logits of all labels, or one number."""
     answers_BTV: Tensor = model(*batch.inputs)
     return answers_BTV[:, 0]
 
 
 def loss(answers_BV: Tensor, label_B: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss of the texts that have a label: cross-entropy or squared distance; and sums to tell of."""
-    asked_B = is_asked(label_B)
-    answers_BV, label_B = answers_BV[asked_B], label_B[asked_B]
+    """The summed loss of the labelled texts (cross-entropy or squared error), and the sums to log."""
+    labelled_B = has_label(label_B)
+    answers_BV, label_B = answers_BV[labelled_B], label_B[labelled_B]
     if label_B.is_floating_point():
         squared = (answers_BV[:, 0] - label_B).square().sum()
         return squared, {"loss": squared.detach()}
@@ -57,23 +57,23 @@ def loss(answers_BV: Tensor, label_B: Tensor, label_smoothing: float = 0.0) -> t
         return smooth, {"loss": plain, "accuracy": (answers_BV.argmax(1) == label_B).sum()}
 
 
-def is_asked(label_B: Tensor) -> Tensor:
-    """Which texts have a label."""
+def has_label(label_B: Tensor) -> Tensor:
+    """Mask of the texts that have a label."""
     return ~label_B.isnan() if label_B.is_floating_point() else label_B != IGNORED
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is said of a text."""
+    """The prediction for a text."""
 
     label: str | None
-    """None where a number is asked for."""
+    """None for a regression task."""
     value: float
-    """How sure the model is of the label; or the number."""
+    """The probability of the label, or the predicted number."""
     probabilities: dict[str, float]
-    """Of all labels."""
+    """The probability of each label."""
     truncated: bool
-    """The text was longer than the model can take; its end was not read."""
+    """Whether the text exceeded the maximum length of the model and was truncated."""
 
     @property
     def answer(self) -> str | float:
@@ -83,29 +83,29 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationSettings(Config):
-    """What a table asks."""
+    """The task and the columns of a table."""
 
     task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "mnli-mm", "qnli", "rte", "wnli", "ax"] | None = None
-    """The table is of this task of GLUE; without it, one of your own."""
+    """The GLUE task of the table; leave it out for a table of your own."""
     texts: str = "text"
-    """The column of the text in a table of your own; or of both, parted by a comma."""
+    """The text column in a table of your own; two columns, separated by a comma, for pairs of texts."""
     label: str = "label"
-    """The column of labels in a table of your own."""
+    """The label column in a table of your own."""
 
     @property
     def columns(self) -> list[str]:
-        """The columns of texts."""
+        """The text columns."""
         return self.texts.split(",")
 
 
 class Classifier(Embedder):
-    """A BERT that says something of a text, or of two."""
+    """A BERT that classifies texts or pairs of texts."""
 
     evaluated_with: ClassVar = EvaluatedWith("a classifier", ("data",), ClassificationSettings)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What may be said; nothing where it is a number."""
+        """The labels; empty for a regression task."""
         return tuple(self.model.config.labels)
 
     @overload
@@ -122,7 +122,7 @@ class Classifier(Embedder):
         *,
         batch_tokens: int = BATCH_TOKENS,
     ) -> Any:
-        """A verdict for each text, or for each with its second."""
+        """A prediction for each text or pair of texts."""
         others = [seconds] if isinstance(seconds, str) else seconds
         return as_given(texts, self._classify(expect_texts(texts), others, batch_tokens))
 
@@ -131,7 +131,9 @@ class Classifier(Embedder):
         self, texts: Sequence[str], seconds: Sequence[str | None] | None, batch_tokens: int
     ) -> list[Prediction]:
         if seconds is not None and len(seconds) != len(texts):
-            raise RegardError(f"{len(texts)} texts need as many second ones, not {len(seconds)}")
+            raise RegardError(
+                f"got {len(texts)} texts and {len(seconds)} second texts; give one second text for each text"
+            )
         encoded = self.encode(texts, seconds)
         result: dict[int, Prediction] = {}
         for indices, batch in self.batches(encoded, batch_tokens):
@@ -141,7 +143,7 @@ class Classifier(Embedder):
         return [result[i] for i in range(len(texts))]
 
     def prediction(self, answers_V: Tensor, is_truncated: bool = False) -> Prediction:
-        """What the answers of the model to a text mean."""
+        """The prediction for a text, given the model's output."""
         if not self.labels:
             return Prediction(None, float(answers_V), {}, is_truncated)
         probabilities = dict(zip(self.labels, answers_V.softmax(0).tolist(), strict=True))
@@ -149,24 +151,24 @@ class Classifier(Embedder):
         return Prediction(best, probabilities[best], probabilities, is_truncated)
 
     def evaluate(self, files: Mapping[str, Path], settings: ClassificationSettings) -> Evaluation:
-        """The metrics of a table's question."""
+        """The task's metrics on a table."""
         (path,) = self.evaluated_with.paths(files)
         warned: list[str] = []
         question, examples = self._asked(path, settings, warned)
-        # models of others may have numbers for names; they are those of GLUE
+        # models from elsewhere may name labels LABEL_0, LABEL_1, ...; these have GLUE's order
         names: dict[str | float, str] = {f"LABEL_{i}": name for i, name in enumerate(question.labels)}
         if {names.get(name, name) for name in self.labels} != set(question.labels):
             known = [", ".join(labels) or "a number" for labels in (self.labels, question.labels)]
-            raise RegardError(f"the model says {known[0]}; the task asks for {known[1]}")
+            raise RegardError(f"the model predicts {known[0]}; the task has {known[1]}")
         if not examples:
-            raise RegardError(f"{path}: there are no texts to try the model on")
+            raise RegardError(f"{path}: there are no texts to evaluate the model on")
         texts, seconds, gold = zip(*examples, strict=True)
         predictions = self.classify(texts, seconds)
         answer = [names.get(prediction.answer, prediction.answer) for prediction in predictions]
         found = glue.scores(question, answer, gold)  # type: ignore[arg-type]
         truncated = sum(prediction.truncated for prediction in predictions)
         lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
-        lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and cut" if truncated else ""))
+        lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and truncated" if truncated else ""))
         return Evaluation(
             {**found, "texts": len(texts), "truncated": truncated}, lines, [str(value) for value in answer], warned
         )
@@ -182,7 +184,7 @@ class Classifier(Embedder):
 
     @torch.no_grad()
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text, and the label that it gives it, or another one."""
+        """The model applied to a text, with the predicted label or a given one as output."""
         encoded = self.read(self._text(inputs))
         called = self.inputs(encoded)
         answers_V = self.model(*called)[0, 0]
@@ -203,7 +205,7 @@ class Classifier(Embedder):
 
 
 class ClassificationTask(Task):
-    """Texts with labels or numbers; cross-entropy or squared distance; the metrics of the question."""
+    """Texts with labels or numbers; cross-entropy or squared error; the metrics of the task."""
 
     name = "classification"
     verbs = ("classify", "embed", "evaluate", "look", "explore")
@@ -228,7 +230,7 @@ class ClassificationTask(Task):
             kept = len(part.encoded)
             setup.count(
                 what,
-                f"{kept:,} texts; {part.truncated:,} cut to {max_length} tokens",
+                f"{kept:,} texts; {part.truncated:,} truncated to {max_length} tokens",
                 texts=what,
                 kept=kept,
                 truncated=part.truncated,
@@ -245,17 +247,17 @@ class ClassificationTask(Task):
         return Classifier(model, codecs["text"])
 
     def units(self, batch: LabelledBatch) -> dict[str, int]:
-        """Tokens, and texts with a label."""
+        """Tokens, and labelled texts."""
         tokens = count_tokens(batch.tokens_BT, batch.is_padding_BT)
-        return {"tokens": tokens, "texts": int(is_asked(batch.label_B).sum())}
+        return {"tokens": tokens, "texts": int(has_label(batch.label_B).sum())}
 
     def loss(self, model: Any, batch: LabelledBatch) -> dict[str, SummedLoss]:
-        """Of each text."""
+        """The loss of each text."""
         answers_BV = answers(model, batch)
         return {"texts": SummedLoss(*loss(answers_BV, batch.label_B, self.label_smoothing))}
 
     def validate(self, model: Any) -> dict[str, float]:
-        """The loss, and the metrics of the question."""
+        """The loss, and the metrics of the task."""
         classifier = self.open(model, self.codecs)
         total, answer, gold = 0.0, [], []
         for indices in self.valid.plan(0):
@@ -268,7 +270,7 @@ class ClassificationTask(Task):
         return {"valid_loss": total / len(gold), **{f"valid_{name}": value for name, value in found.items()}}
 
     def selection_loss(self, values: Mapping[str, float]) -> float:
-        """The first metric decides."""
+        """The first metric, negated."""
         return -values[f"valid_{self.question.metrics[0]}"]
 
     def describe(self, values: Mapping[str, float]) -> str:

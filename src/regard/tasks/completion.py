@@ -1,4 +1,4 @@
-"""Completion: a text goes on, by chance or by search, all at once or token by token."""
+"""Completion: a language model continues a text by sampling or beam search, at once or token by token."""
 
 import codecs
 import math
@@ -40,34 +40,34 @@ from regard.training.task import SummedLoss, Task, listed, means
 
 Overflow = Literal["error", "slide"]
 FinishReason = Literal["end", "stop", "length"]
-MAX_TOKENS = 200  # to write, unless another number is asked for
-SPARE = 1024  # rows of a table, at most, that stand for no token, so that their number is a round one
-BEAM = 4  # that searches for what is shown, when it is looked at
-SHOWN = 20  # tokens of what a model goes on with, when it is looked at
+MAX_TOKENS = 200  # default number of tokens to generate
+SPARE = 1024  # maximum number of unused embedding rows, which round the size of the embedding table up
+BEAM = 4  # beam width for the continuation that is shown with a trace
+SHOWN = 20  # maximum number of tokens of the continuation that is shown with a trace
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What a text goes on with, and how sure the model is of it."""
+    """A continuation of a text, with its log-probabilities."""
 
     text: str
-    """Without the prompt, and without what stopped it."""
+    """The generated text, without the prompt and the stop string."""
     tokens: tuple[int, ...]
-    """All that was written, an end and what stopped it among them."""
+    """All generated tokens, including the end token and the stop string."""
     pieces: tuple[str, ...]
-    """What each token looks like."""
+    """The text of each token."""
     token_scores: tuple[float, ...]
-    """The model's own log-probability of each token, given those before it, however it was chosen."""
+    """The log-probability of each token given those before it, before temperature, top-k and the like."""
     score: float
-    """Log-probability a token, its end counted as one, or what another length penalty makes of it."""
+    """Log-probability divided by (tokens)^length_penalty, the end token included; the mean per token by default."""
     finish_reason: FinishReason
-    """It ended by itself, came to a stop string, or is as long as it was to be."""
+    """The end token, a stop string, or the maximum length."""
     seed: int | None = None
-    """Draws this text again, alone; None: it was not drawn."""
+    """The seed that reproduces this sample alone; None if it was not sampled."""
 
 
 class Completer(EvaluatesText, Viewable, Pipeline):
-    """A model that goes on with texts, with its tokenizer."""
+    """A language model with its tokenizer, which continues texts."""
 
     def __init__(self, model: nn.Module, tokenizer: LosslessTokenizer) -> None:
         self.model: Any = model.eval()
@@ -76,10 +76,10 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         config: Any = model.config
         if not 0 <= config.vocab_size - tokenizer.vocab_size < SPARE:
             raise RegardError(
-                f"a tokenizer of {tokenizer.vocab_size:,} tokens does not go with a model of {config.vocab_size:,}; "
-                f"give each model the tokenizer that it was trained with"
+                f"a tokenizer of {tokenizer.vocab_size:,} tokens does not fit a model of {config.vocab_size:,}; "
+                f"use the tokenizer that the model was trained with"
             )
-        # where no token ends a text, its end has a number that no token has
+        # without an end token, use an id beyond the vocabulary
         self._end = tokenizer.vocab_size if tokenizer.end is None else tokenizer.end
 
     def complete(
@@ -97,15 +97,15 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         seed: int = 1,
         overflow: Overflow = "error",
     ) -> list[Completion]:
-        """So many ways to go on with a text, drawn by their probability; same seed, same text.
+        """`samples` continuations of a text, sampled from the model; the same seed gives the same text.
 
-        The arguments that are not named here are those of `Sampling`.
+        See `Sampling` for the arguments that are not described here.
 
         Args:
-            tokens: how many to write, at most.
-            stop: as soon as this string, or one of these, is written, the text ends before it.
-            overflow: what becomes of more tokens than the model can see at a time: an "error", or the model lets its
-                view "slide", so that again and again the older half is forgotten.
+            tokens: maximum number of tokens to generate.
+            stop: one or more stop strings; the text ends before the first one that is generated.
+            overflow: what to do when prompt and continuation exceed the context: raise an "error", or "slide" the
+                context window, which drops the older half of the tokens whenever it is full.
         """
         read, stops = self._read(prompt), stop_bytes(stop)
         how = Sampling(read[-1], self._end, samples, temperature, top_k, top_p, seed, min_p, repetition_penalty)
@@ -123,19 +123,19 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         overflow: Overflow = "error",
         **draws: Any,
     ) -> Iterator[str]:
-        """The text of one try of `complete`, which has the same arguments, bit by bit as it is written.
+        """The text of one sample of `complete`, in parts as it is generated; the arguments are the same.
 
-        What is no whole character yet is held back until it is, and what may become a stop string until it cannot.
+        Incomplete characters are held back until they are complete, and a possible stop string until it is ruled out.
         """
         read, stops = self._read(prompt), stop_bytes(stop)
         how = Sampling(read[-1], self._end, samples=1, **draws)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         raw, given = b"", 0
-        for drawn in how.draw(
+        for sampled in how.draw(
             *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
         ):
-            if drawn.token != self._end:
-                raw = before_stop(raw + self.tokenizer.raw([drawn.token]), stops)
+            if sampled.token != self._end:
+                raw = before_stop(raw + self.tokenizer.raw([sampled.token]), stops)
                 sure = max(given, len(raw) - unsure(raw, stops))
                 if text := characters.decode(raw[given:sure]):
                     yield text
@@ -153,10 +153,10 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         length_penalty: float = 1.0,
         overflow: Overflow = "error",
     ) -> list[Completion]:
-        """The most probable ways to go on with a text that a beam finds, best first.
+        """The `n_best` most probable continuations of a text by beam search, best first.
 
         Args:
-            penalty: a text is worth its log-probability divided by (tokens)^penalty.
+            length_penalty: the score of a text is its log-probability divided by (tokens)^length_penalty.
         """
         return self._best(self._read(prompt), tokens, overflow, beam, n_best, length_penalty)
 
@@ -170,42 +170,42 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         length_penalty: float = 1.0,
     ) -> list[Completion]:
         (found,) = Beam(read[-1], self._end, beam, n_best, length_penalty).search(*self._asked(read, tokens, overflow))
-        # what is cut off has no end, which the search has counted
+        # a truncated text has no end token, but the search has counted one
         return sorted(
             (self._completion(each, length_penalty=length_penalty) for each in found), key=lambda each: -each.score
         )
 
     def _read(self, prompt: str) -> list[int]:
-        """What the model reads of a text; of nothing, the token that stands where texts begin."""
+        """The tokens of a prompt; for an empty one, the token that begins texts."""
         return self.tokenizer.encode([prompt])[0] or [self.tokenizer.begin]
 
     def _asked(
         self, read: Sequence[int], tokens: int, overflow: Overflow
     ) -> tuple[Autoregressive, tuple[Tensor, ...], Sequence[int]]:
-        """What decoding is asked with: a model, what it has read but for the last token, and how far it goes."""
+        """The arguments of decoding: the model, all tokens read except the last, and the maximum length."""
         if tokens < 1:
-            raise RegardError(f"at least one token is to be written, not {tokens}")
+            raise RegardError(f"the number of tokens to generate must be at least 1, got {tokens}")
         if overflow not in get_args(Overflow):
-            raise RegardError(f"overflow is 'error' or 'slide', not {overflow!r}")
+            raise RegardError(f"overflow must be 'error' or 'slide', got {overflow!r}")
         context: int | None = self.model.limit
         model = fast_decoder(self.model, tokens if context is None else min(tokens, context))
         if context is not None and self._slides(read, tokens):
             if overflow == "error":
                 raise RegardError(
-                    f"{len(read):,} tokens to read and {tokens:,} to write do not fit into the context of {context:,}; "
-                    f"ask for less, or choose overflow 'slide', by which the older half is forgotten when it is full"
+                    f"{len(read):,} prompt tokens and {tokens:,} tokens to generate exceed the context of {context:,}; "
+                    f"generate fewer, or set overflow to 'slide', which drops the older half whenever it is full"
                 )
             model = Sliding(model, context)
         inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
         return LengthLimited(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
 
     def slides(self, prompt: str, tokens: int) -> bool:
-        """Whether so many tokens after a text are more than the model can see at a time."""
+        """Whether a text and `tokens` tokens after it exceed the context of the model."""
         return self._slides(self._read(prompt), tokens)
 
     def _slides(self, read: Sequence[int], tokens: int) -> bool:
         limit = self.model.limit
-        return limit is not None and len(read) + tokens - 1 > limit  # the last one is not read any more
+        return limit is not None and len(read) + tokens - 1 > limit  # the last one is not fed back
 
     def _is_stopped(self, stops: Sequence[bytes], written: Sequence[int]) -> bool:
         if not stops:
@@ -225,29 +225,29 @@ class Completer(EvaluatesText, Viewable, Pipeline):
 
     @torch.no_grad()
     def measure(self, text: str) -> LanguageScores:
-        """How well the model knows a text."""
+        """Loss, perplexity and bits per byte of a text."""
 
         def summed(batch: WindowBatch) -> float:
             return float(loss(self.model, batch.to(self.device))[1])
 
         return score(summed, self.tokenizer, text, self.model.limit)
 
-    # what looking inside asks for
+    # the interface for traces
 
     accepts: ClassVar[Mapping[str, str]] = {"text": "text"}
 
     def count(self, inputs: Inputs) -> int:
-        """How many tokens the model reads of a text."""
+        """The number of tokens in a text."""
         return len(self._given(inputs))
 
     def _given(self, inputs: Inputs) -> list[int]:
         return self._read(by_role(self.accepts, inputs)["text"])
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text and what it goes on with, which is its own unless given (or its tokens).
+        """The model applied to a text and its continuation, given as text or tokens; default: the model's own.
 
-        At each place the next token is said, so that the last one is said but no longer read. After a text that is
-        given, it is the most probable.
+        Each position predicts the next token, so the last token is predicted but not read. After a continuation given
+        as text, the last token is the most probable one.
         """
         read = self._given(inputs)
         if target is None:
@@ -261,37 +261,35 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         return Trace(self.model, called, streams, "text", spoken, tuple(target), self.tokenizer.pieces)
 
     def alternatives(self, inputs: Inputs, count: int) -> Sequence[Completion]:
-        """The best ways to go on with a text, best first."""
+        """The best continuations of a text, best first."""
         read = self._given(inputs)
         return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
 
     def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
-        """What the model goes on with, longer with every token, of which each is the most probable."""
+        """The greedy continuation of a text after each token."""
         read = self._given(inputs)
         how = Sampling(read[-1], self._end, temperature=0.0)
         return self._partial_outputs(read, how.draw(*self._asked(read, self._room(read), "error")))
 
     def _partial_outputs(self, read: Sequence[int], draws: Iterator[SampledToken]) -> Iterator[PartialOutput]:
         tokens = list(read)
-        for drawn in draws:
-            if drawn.token != self._end:
+        for sampled in draws:
+            if sampled.token != self._end:
                 seen = self._stream(tokens)
-                tokens.append(drawn.token)
+                tokens.append(sampled.token)
                 yield PartialOutput(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
 
     def _room(self, read: Sequence[int]) -> int:
-        """How many tokens to go on with when it is looked at."""
+        """The number of tokens to generate for a trace."""
         return min(SHOWN, self._most(read))
 
     def _most(self, read: Sequence[int]) -> int:
-        """How many tokens can be said after these; the last one is not read any more."""
+        """The maximum number of tokens after these; the last one is not fed back."""
         if self.model.limit is None:
             return sys.maxsize
         most: int = self.model.limit - len(read) + 1
         if most < 1:
-            raise RegardError(
-                f"a text of {len(read):,} tokens does not fit into the context of {self.model.limit:,}; shorten it"
-            )
+            raise RegardError(f"a text of {len(read):,} tokens exceeds the context of {self.model.limit:,}; shorten it")
         return most
 
     def _stream(self, tokens: Sequence[int]) -> Stream:
@@ -331,7 +329,9 @@ class CompletionTask(Task):
             texts.append(tokens)
         self.max_length = data.max_length or getattr(setup.model, "context", None)
         if self.max_length is None:
-            raise RegardError("this model can see any number of tokens; set how many a window has with data.max_length")
+            raise RegardError(
+                "this model has no fixed context; set the number of tokens in a window with data.max_length"
+            )
         windows = Windows(texts[0], self.max_length, setup.seed, "the text to train on")
         kept = spread(texts[1], self.max_length, source="the text to validate with")
         self.batches, self.valid = setup.batches(windows, kept)
@@ -340,38 +340,38 @@ class CompletionTask(Task):
 
     @classmethod
     def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Completer:
-        """A model that goes on with texts."""
+        """A pipeline that continues texts."""
         return Completer(model, codecs["text"])
 
     def units(self, batch: WindowBatch) -> dict[str, int]:
-        """Tokens that are asked for."""
+        """Target tokens."""
         return {"tokens": int((batch.next_BT != IGNORED).sum())}
 
     def loss(self, model: Any, batch: WindowBatch) -> dict[str, SummedLoss]:
-        """Of each token, smoothed; told without smoothing."""
+        """The loss of each token, with label smoothing; logged without it."""
         smooth, plain = loss(model, batch, self.label_smoothing)
         return {"tokens": SummedLoss(smooth, {"loss": plain})}
 
     def validate(self, model: Any) -> dict[str, float]:
-        """The loss on text that was kept, also as perplexity and in bits."""
+        """The loss on the validation text, with perplexity and bits per byte."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
         bits = mean / math.log(2) / self.bytes_per_token
         return {"valid_loss": mean, "valid_perplexity": perplexity(mean), "valid_bits_per_byte": bits}
 
     def describe(self, values: Mapping[str, float]) -> str:
-        """All of it."""
+        """Loss, perplexity and bits per byte."""
         return (
             f"valid loss {values['valid_loss']:.3f}  perplexity {values['valid_perplexity']:.1f}  "
             f"{values['valid_bits_per_byte']:.2f} bits per byte"
         )
 
     def card(self, values: Mapping[str, float]) -> list[str]:
-        """Loss of a token, perplexity, bits of a byte."""
-        return listed(f"On windows of {self.max_length} tokens of text kept from training:", values)
+        """Loss per token, perplexity, bits per byte."""
+        return listed(f"On windows of {self.max_length} tokens of held-out text:", values)
 
 
 def _bytes_per_token(windows: FixedWindows, tokenizer: LosslessTokenizer) -> float:
-    """Of the tokens that are asked for."""
+    """The mean number of bytes in a target token."""
     next_BT = windows.fetch(np.arange(len(windows.begins))).next_BT
     return sum(len(tokenizer.raw(row)) for row in next_BT.tolist()) / next_BT.numel()
 
@@ -381,10 +381,10 @@ def _pieces(parts: Sequence[FileSlice]) -> Iterator[str]:
 
 
 def loss(model: Any, batch: WindowBatch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The loss of a batch, summed over the tokens that are asked for; and the same without smoothing."""
+    """The loss of a batch, summed over its target tokens; with and without label smoothing."""
     x_ND, next_N = model.hidden(*batch.inputs).flatten(0, 1), batch.next_BT.flatten()
-    is_asked_N = next_N != IGNORED
-    if not is_asked_N.all():
-        x_ND, next_N = x_ND[is_asked_N], next_N[is_asked_N]
+    is_target_N = next_N != IGNORED
+    if not is_target_N.all():
+        x_ND, next_N = x_ND[is_target_N], next_N[is_target_N]
     weight_VD, bias_V = model.output_parameters()
     return linear_cross_entropy(x_ND, weight_VD, bias_V, next_N, label_smoothing)

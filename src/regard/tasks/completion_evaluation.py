@@ -13,7 +13,7 @@ from regard.tasks.evaluation import EvaluatedWith, Evaluation
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(Config):
-    """A text leaves nothing to choose."""
+    """The evaluation on a text has no settings."""
 
 
 class EvaluatesText:
@@ -23,11 +23,11 @@ class EvaluatesText:
     evaluated_with: ClassVar = EvaluatedWith("a language model", ("data",), TextSettings)
 
     def evaluate(self, files: Mapping[str, Path], settings: TextSettings) -> Evaluation:  # noqa: ARG002, there are none
-        """How well the model knows a text."""
+        """Loss, perplexity and bits per byte of a text."""
         (path,) = self.evaluated_with.paths(files)
         scores = self.measure("".join(running(path)))
         lines = [
-            f"loss           {scores.loss:8.4f}   a token; {scores.tokens:,} tokens",
+            f"loss           {scores.loss:8.4f}   per token; {scores.tokens:,} tokens",
             f"perplexity     {scores.perplexity:8.2f}",
             f"bits per byte  {scores.bits_per_byte:8.4f}   {scores.bytes:,} bytes",
         ]

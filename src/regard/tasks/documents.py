@@ -1,4 +1,4 @@
-"""Whole texts: cut into sentences, which are translated, and put back together."""
+"""Whole texts: split into sentences, translated, and joined again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from regard.tasks.texts import one_line
 from regard.tasks.translation import Translation
 
 Translate = Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]
-"""Gives the translations of sentences, each of which begins with its prefix."""
+"""Translates sentences; each translation begins with its prefix."""
 
 
 @dataclass(frozen=True)
@@ -21,26 +21,26 @@ class Translated:
     found: tuple[list[Translation], ...]
 
     def ranks(self) -> range:
-        """The numbers of its translations, the best being 0."""
+        """The ranks of its translations; 0 is the best."""
         return range(min((len(translations) for translations in self.found), default=1))
 
     def translation(self, rank: int) -> str:
-        """The text with every sentence translated, by its best translation or the one of that rank."""
+        """The text with every sentence replaced by its translation of this rank."""
         return self.document.with_sentences([one_line(translations[rank].text) for translations in self.found])
 
     def pharaoh(self, rank: int) -> str:
-        """Which word of the text stands for which word of its translation, as `0-0 1-2`."""
+        """The word alignment of the text and its translation in Pharaoh format, such as `0-0 1-2`."""
         chosen = [translations[rank] for translations in self.found]
         target_gaps = self.document.gaps_for([translation.text for translation in chosen])
         links, source, target = [], 0, 0
         parts = zip(self.document.sentences, chosen, self.document.gaps, target_gaps, strict=False)
         for sentence, translation, gap, target_gap in parts:
             assert translation.alignment is not None
-            # in a script without spaces, two sentences may meet in one word
+            # in a script without spaces, two sentences may share a word
             source -= bool(source and not gap)
             target -= bool(target and not target_gap)
             links += [f"{i + source}-{j + target}" for i, j in translation.alignment.links()]
-            source += len(sentence.encode().split())  # not those of the alignment: a long sentence may have been cut
+            source += len(sentence.encode().split())  # not the alignment's: a long sentence may be truncated
             target += len(translation.alignment.target)
         return " ".join(links)
 
@@ -48,7 +48,7 @@ class Translated:
 def translate_texts(
     texts: Iterator[str], translate: Translate, prefix: str = "", at_once: int = 500
 ) -> Iterator[Translated]:
-    """Translates texts of any length one after the other, so many in one go; each begins with the prefix."""
+    """Translates texts of any length, `at_once` texts at a time; each translation begins with the prefix."""
     while some := list(islice(texts, at_once)):
         documents = [split(text) for text in some]
         sentences = [sentence for document in documents for sentence in document.sentences]

@@ -1,4 +1,4 @@
-"""A text as a vector: BERT with its tokenizer, and what its layers make of a text."""
+"""Text embeddings: vectors from the layers of a BERT."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -24,7 +24,7 @@ NOTHING = text_stream((), (), TextLayout((), ()))
 
 
 class Embedder(Viewable, Pipeline):
-    """A BERT, whatever its head, that reads texts."""
+    """A BERT with any head, and its tokenizer."""
 
     def __init__(self, model: nn.Module, tokenizer: WordPiece) -> None:
         self.model: Any = model.eval()
@@ -32,11 +32,11 @@ class Embedder(Viewable, Pipeline):
         self.device = next(model.parameters()).device
 
     def encode(self, texts: Sequence[str], seconds: Sequence[str | None] | None = None) -> list[Encoded]:
-        """Texts as the model reads them, cut to what it can take."""
+        """The tokens of each text, truncated to the maximum length of the model."""
         return sequences.encode(self.tokenizer, texts, seconds, max_length=self.model.limit)
 
     def batches(self, encoded: Sequence[Encoded], tokens: int) -> Iterator[tuple[list[int], TextBatch]]:
-        """Texts of like length together, and their numbers."""
+        """Batches of texts of similar length, with the indices of their texts."""
         for indices in in_batches([len(e.tokens) for e in encoded], tokens):
             yield indices, sequences.text_batch(self.tokenizer, [encoded[i] for i in indices]).to(self.device)
 
@@ -51,13 +51,13 @@ class Embedder(Viewable, Pipeline):
         normalise: bool = False,
         batch_tokens: int = BATCH_TOKENS,
     ) -> Tensor:
-        """A vector for each text, also for an empty one, of which the marks are left; for a string, its vector.
+        """A vector for each text; for a string, one vector. An empty text consists of its special tokens.
 
         Args:
-            layers: which layers count; 0 is what goes into the first, -1 what comes out of the last.
-            join: what becomes of several layers.
-            pool: the mean of all tokens, marks included, or the vector of [CLS], or the greatest of each number.
-            normalise: vectors of length 1, so that dot products are cosines.
+            layers: the layers to use; 0 is the embedding layer, -1 the last layer.
+            join: how to combine several layers.
+            pool: the mean of all tokens (with special tokens), the vector of [CLS], or the maximum of each component.
+            normalise: scale vectors to length 1, so that dot products are cosine similarities.
         """
         chosen = self._layers(layers)
         some = expect_texts(texts)
@@ -71,23 +71,23 @@ class Embedder(Viewable, Pipeline):
         return found_ND[0] if isinstance(texts, str) else found_ND
 
     def _vectors(self, batch: TextBatch, layers: Sequence[int], join: Join) -> Tensor:
-        """A vector for each token. Another engine computes them in another way."""
+        """A vector for each token. Other engines override this method."""
         return joined(self.model.states(*batch.inputs), layers, join)
 
     def _layers(self, layers: Sequence[int]) -> list[int]:
         count = self.model.config.layers + 1
         if not layers or any(not -count <= layer < count for layer in layers):
             raise RegardError(
-                f"layers go from 0 to {count - 1}, or from the end from -1 to {-count}; got {list(layers)}"
+                f"layers must be from 0 to {count - 1}, or from -1 to {-count} from the end; got {list(layers)}"
             )
         return [layer % count for layer in layers]
 
-    # what looking inside asks for
+    # the interface for traces
 
     accepts: ClassVar[Mapping[str, str]] = {"text": "text"}
 
     def count(self, inputs: Inputs) -> int:
-        """How many tokens a text has, marks included."""
+        """The number of tokens in a text, special tokens included."""
         return len(self.read(self._text(inputs)).tokens)
 
     def _text(self, inputs: Inputs) -> str:
@@ -95,51 +95,51 @@ class Embedder(Viewable, Pipeline):
         return text
 
     def read(self, text: str) -> Encoded:
-        """A text as it is typed: `[SEP]` parts it in two, `[MASK]` hides a word."""
+        """The tokens of a text, in which `[SEP]` separates a pair and `[MASK]` masks a word."""
         one, is_pair, other = text.partition(END)
         seconds = [other] if is_pair else None
         return sequences.encode(self.tokenizer, [one], seconds, max_length=self.model.limit, orders=True)[0]
 
     def inputs(self, encoded: Encoded) -> tuple[Tensor, ...]:
-        """What the model is called with for one text."""
+        """The arguments of the model for one text."""
         return sequences.text_batch(self.tokenizer, [encoded]).to(self.device).inputs
 
     def stream(self, tokens: Sequence[int], segments: Sequence[int] = ()) -> Stream:
-        """Tokens as they are shown."""
+        """Tokens with the words and text to display."""
         of, words = self.tokenizer, self.tokenizer.words(tokens)
         parts = {word: segment for word, segment in zip(words, segments, strict=False) if word >= 0}
         seen = tuple(parts.values()) if any(parts.values()) else ()
         return text_stream(tokens, of.pieces(tokens), TextLayout(tuple(words), of.spelled(tokens), seen))
 
-    def trace(self, inputs: Inputs, _said: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text, of which it says nothing."""
+    def trace(self, inputs: Inputs, _target: str | Sequence[int] | None = None) -> Trace:
+        """The model applied to a text; there is no output."""
         encoded = self.read(self._text(inputs))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
         return Trace(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
 
     def alternatives(self, _inputs: Inputs, _count: int) -> Sequence[Alternative]:
-        """It writes no text of its own."""
+        """None: an encoder generates no text."""
         return ()
 
     def generate(self, _inputs: Inputs) -> Iterator[PartialOutput]:
-        """Nor does it write word by word."""
+        """Nothing: an encoder generates no text."""
         return iter(())
 
 
 class EmbeddingTask(Task):
-    """Texts as vectors, by a model that was trained for something else or elsewhere."""
+    """Texts as vectors, by a model trained for another task or elsewhere."""
 
     name = "embedding"
     verbs = ("embed", "look", "explore")
 
     @classmethod
     def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> Embedder:
-        """An encoder."""
+        """A pipeline that embeds texts."""
         return Embedder(model, codecs["text"])
 
 
 def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tensor:
-    """The vectors of some layers as one for each token."""
+    """The vectors of several layers, combined into one for each token."""
     chosen = [states[layer] for layer in layers]
     if join == "concatenate":
         return torch.cat(chosen, dim=2)
@@ -148,7 +148,7 @@ def joined(states: Sequence[Tensor], layers: Sequence[int], join: Join) -> Tenso
 
 
 def pooled(x_BTD: Tensor, is_padding_BT: Tensor | None, pool: Pool) -> Tensor:
-    """The vectors of a text as one."""
+    """The vectors of a text, pooled into one."""
     if pool == "cls":
         return x_BTD[:, 0]
     if is_padding_BT is None:

@@ -1,4 +1,4 @@
-"""The evaluation of an opened model: the files it asks for, its settings, and what it gives."""
+"""The evaluation of a loaded model: the files it needs, its settings and its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,47 +13,47 @@ S = TypeVar("S", bound=Config)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a test set shows of a model."""
+    """The results of a model on a test set."""
 
     scores: Mapping[str, Any]
-    """For programs: plain data, as JSON has it."""
+    """For programs: data that can be written as JSON."""
     lines: Sequence[str]
     """For people."""
     predictions: Sequence[str] | None = None
-    """One a line, in the order of the test set; None: the model predicts nothing that could be written."""
+    """One per line, in the order of the test set; None if the model has no predictions to write."""
     warnings: Sequence[str] = ()
-    """What is wrong with the files, but did not stop the evaluation."""
+    """Problems in the files that did not stop the evaluation."""
 
 
 @dataclass(frozen=True)
 class EvaluatedWith(Generic[S]):
-    """What a model is evaluated with."""
+    """The files and settings that an evaluation needs."""
 
     model: str
-    """What the model is, such as "a translator"."""
+    """A description of the model, such as "a translator"."""
     files: tuple[str, ...]
-    """The roles of the files of its test set, all of which it needs."""
+    """The roles of the files in the test set; all are required."""
     settings: type[S]
 
     def paths(self, files: Mapping[str, Path]) -> list[Path]:
-        """The files in the order of their roles; `RegardError` unless they are exactly those that the model needs."""
+        """The files in the order of their roles; `RegardError` if one is missing or superfluous."""
         if files.keys() != set(self.files):
             needed, extra = _options(self.files), _options([role for role in files if role not in self.files])
             raise RegardError(f"{self.model} is evaluated with {needed}" + (f", not with {extra}" if extra else ""))
         return [files[role] for role in self.files]
 
     def parse(self, overrides: Sequence[str]) -> S:
-        """The settings, with changes such as `beam=1`."""
+        """The settings, with overrides such as `beam=1`."""
         return parse(self.settings, override({}, overrides), f"settings to evaluate {self.model}")
 
 
 class Evaluable(Protocol[S]):
-    """An opened model that can be evaluated."""
+    """A loaded model that can be evaluated."""
 
     evaluated_with: EvaluatedWith[S]
 
     def evaluate(self, files: Mapping[str, Path], settings: S) -> Evaluation:
-        """Tries the model on a test set, whose files are given by role."""
+        """Evaluates the model on a test set, whose files are given by role."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What all opened models have in common."""
+"""The base class of all pipelines."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Pipeline:
-    """A model with its codecs, ready to do what it is for; `regard.load` gives one."""
+    """A model with its codecs, ready to use; `regard.load` returns one."""
 
     model: Any
     device: torch.device

@@ -1,4 +1,4 @@
-"""What BERT is pre-trained to do: guess hidden words, and tell whether one sentence follows the other."""
+"""BERT's pre-training: masked language modelling (MLM) and next-sentence prediction (NSP)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from regard.training.task import Curve, SummedLoss, Task, listed, means
 
 
 class Pretrained(Protocol):
-    """What pre-training asks of an encoder: BERT's head of words, the embedding that it reads, and a pooler."""
+    """The encoder that pre-training needs: BERT's MLM head, the token embedding tied to it, and a pooler."""
 
     @property
     def tokens(self) -> Any:
@@ -40,45 +40,45 @@ class Pretrained(Protocol):
         ...
 
     def pool(self, x_BTD: Tensor) -> Tensor:
-        """The vector that stands for the whole text."""
+        """The vector of the whole text."""
         ...
 
 
 def word_loss(
     model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch, label_smoothing: float = 0.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss of the words asked for; without smoothing; and how many of them were guessed."""
-    asked_BT = batch.words_BT != IGNORED
-    words_N, x_ND = batch.words_BT[asked_BT], model.head(x_BTD[asked_BT][None])[0]
-    smooth, plain, guessed = linear_cross_entropy_and_hits(
+    """The summed MLM loss, and the sums to log: the loss without label smoothing and the correct predictions."""
+    is_target_BT = batch.words_BT != IGNORED
+    words_N, x_ND = batch.words_BT[is_target_BT], model.head(x_BTD[is_target_BT][None])[0]
+    smooth, plain, hits = linear_cross_entropy_and_hits(
         x_ND, model.tokens.weight, model.head.bias, words_N, label_smoothing
     )
-    return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": guessed}
+    return smooth, {"loss": plain, "mlm_loss": plain, "mlm_accuracy": hits}
 
 
 def next_loss(model: Pretrained, x_BTD: Tensor, batch: PretrainingBatch) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss of the question whether the second text follows, and sums to tell of."""
-    asked_B = batch.follows_B != IGNORED
-    answers_B2 = model.head.next(model.pool(x_BTD))[:, 0][asked_B]
-    follows_B = batch.follows_B[asked_B]
-    loss, right = F.cross_entropy(answers_B2, follows_B, reduction="sum"), (answers_B2.argmax(1) == follows_B).sum()
+    """The summed NSP loss, and the sums to log."""
+    is_target_B = batch.follows_B != IGNORED
+    logits_B2 = model.head.next(model.pool(x_BTD))[:, 0][is_target_B]
+    follows_B = batch.follows_B[is_target_B]
+    loss, right = F.cross_entropy(logits_B2, follows_B, reduction="sum"), (logits_B2.argmax(1) == follows_B).sum()
     return loss, {"loss": loss.detach(), "nsp_loss": loss.detach(), "nsp_accuracy": right}
 
 
 @dataclass(frozen=True)
 class WordPrediction:
-    """A word that may stand behind a mask."""
+    """A candidate for a masked word."""
 
     word: str
     probability: float
 
 
 class MaskFiller(Embedder):
-    """A BERT that knows what may stand where."""
+    """A BERT with its MLM head, which fills masks."""
 
     @torch.no_grad()
     def fill(self, text: str, count: int = 5) -> list[list[WordPrediction]]:
-        """For each `[MASK]` of a text the most probable words, best first."""
+        """For each `[MASK]` in a text, the `count` most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
             beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_truncated else ""
@@ -93,27 +93,27 @@ class MaskFiller(Embedder):
 
     @torch.no_grad()
     def follows(self, one: str, other: str) -> float:
-        """The probability that one sentence follows the other."""
+        """The probability that sentence `other` follows sentence `one`."""
         if self.model.head.next is None:
-            raise RegardError("this model was never asked whether one sentence follows another")
+            raise RegardError("this model was not trained on next-sentence prediction")
         x_BTD = self.model.hidden(*self.inputs(self.encode([one], [other])[0]))
         return float(self.model.head.next(self.model.pool(x_BTD))[0, 0].softmax(0)[0])
 
     @torch.no_grad()
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text, and what it says stands there: guesses for masks, unless others are given."""
+        """The model applied to a text; the output is the text with predicted words for masks, unless one is given."""
         encoded = self.read(self._text(inputs))
         called = self.inputs(encoded)
         if target is None:
             best_T, mask = self.model(*called)[0].argmax(1).tolist(), self.tokenizer.mask
-            target = [guess if token == mask else token for guess, token in zip(best_T, encoded.tokens, strict=True)]
+            target = [best if token == mask else token for best, token in zip(best_T, encoded.tokens, strict=True)]
         spoken = self.read(target).tokens if isinstance(target, str) else target
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
         return Trace(self.model, called, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
 
 
 class PretrainingTask(Task):
-    """Text; the losses of both questions; how often each is answered right."""
+    """Text; the losses and accuracies of MLM and NSP."""
 
     name = "pretraining"
     verbs = ("look", "explore", "embed")
@@ -126,7 +126,7 @@ class PretrainingTask(Task):
         context = getattr(setup.model, "context", None)
         if context is not None and context > data.max_length and not setup.has_initial_model:
             setup.say(
-                f"positions from {data.max_length} to {context - 1} are never trained; "
+                f"positions {data.max_length} to {context - 1} are never trained; "
                 f"set model.context={data.max_length}, or data.max_length={context}"
             )
         self.codecs = setup.codecs(text=CodecExamples(lambda: chain.from_iterable(data.documents(valid=False))))
@@ -155,17 +155,17 @@ class PretrainingTask(Task):
         self.batches, self.valid = setup.batches(*examples)
         self.label_smoothing = setup.train.label_smoothing
         self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=PretrainingHead(pooled=data.next_sentence))
-        words = Curve("mlm_loss", "valid_mlm_accuracy", "hidden words guessed")
+        words = Curve("mlm_loss", "valid_mlm_accuracy", "masked words predicted")
         pairs = Curve("nsp_loss", "valid_nsp_accuracy", "next sentences recognised")
         self.curves = (words, pairs) if data.next_sentence else (words,)
 
     @classmethod
     def open(cls, model: nn.Module, codecs: Mapping[str, Any]) -> MaskFiller:
-        """A model that fills in hidden words."""
+        """A pipeline that fills masks."""
         return MaskFiller(model, codecs["text"])
 
     def units(self, batch: PretrainingBatch) -> dict[str, int]:
-        """Tokens, words that are asked for, and pairs of texts."""
+        """Tokens, masked words, and pairs of texts."""
         return {
             "tokens": count_tokens(batch.tokens_BT, batch.is_padding_BT),
             "words": int((batch.words_BT != IGNORED).sum()),
@@ -173,7 +173,7 @@ class PretrainingTask(Task):
         }
 
     def loss(self, model: Any, batch: PretrainingBatch) -> dict[str, SummedLoss]:
-        """Of words, and of pairs."""
+        """The MLM loss of words, and the NSP loss of pairs."""
         x_BTD = model.hidden(*batch.inputs)
         result = {"words": SummedLoss(*word_loss(model, x_BTD, batch, self.label_smoothing))}
         if model.head.next is not None:
@@ -181,15 +181,15 @@ class PretrainingTask(Task):
         return result
 
     def validate(self, model: Any) -> dict[str, float]:
-        """The same on text that was kept."""
+        """The losses and accuracies on the validation text."""
         found = means(self, model, self.valid.epoch(0))
         return {f"valid_{name}": value for name, value in found.items()}
 
     def describe(self, values: Mapping[str, float]) -> str:
-        """The loss, and how many words and pairs were guessed right."""
+        """The loss, and the accuracy on words and pairs."""
         words = f"valid loss {values['valid_loss']:.3f}  words {values['valid_mlm_accuracy']:.1%}"
         return words + (f"  next {values['valid_nsp_accuracy']:.1%}" if "valid_nsp_accuracy" in values else "")
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Losses and accuracies of masked words (mlm) and next sentences (nsp)."""
-        return listed("On text kept from training:", values)
+        return listed("On held-out text:", values)

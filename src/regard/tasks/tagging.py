@@ -1,4 +1,4 @@
-"""A tag for each word of a sentence."""
+"""Tagging: a tag, such as the part of speech, for each word of a sentence."""
 
 import re
 from collections import Counter
@@ -31,28 +31,28 @@ from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed, means
 
-# a word with the apostrophes, points and hyphens inside it, or a sign
+# a word with the apostrophes, full stops and hyphens inside it, or a symbol
 WORD = re.compile(r"\w+(?:['’.\-]\w+)*|[^\w\s]")
 
 
 class TaggedBatch(Protocol):
-    """Sentences, and the tags asked for."""
+    """Sentences with the tags to predict."""
 
     @property
     def tag_BT(self) -> Tensor:
-        """The number of each tag asked for."""
+        """The index of each tag to predict."""
         ...
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         ...
 
 
 def loss(model: Any, batch: TaggedBatch, label_smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
-    """The summed loss of the tags asked for, and sums to tell of."""
-    asked_BT = batch.tag_BT != IGNORED
-    logits_NV, tag_N = model(*batch.inputs)[asked_BT], batch.tag_BT[asked_BT]
+    """The summed cross-entropy of the tags, and the sums to log."""
+    is_tagged_BT = batch.tag_BT != IGNORED
+    logits_NV, tag_N = model(*batch.inputs)[is_tagged_BT], batch.tag_BT[is_tagged_BT]
     smooth = F.cross_entropy(logits_NV, tag_N, reduction="sum", label_smoothing=label_smoothing)
     with torch.no_grad():
         plain = F.cross_entropy(logits_NV, tag_N, reduction="sum")
@@ -60,20 +60,20 @@ def loss(model: Any, batch: TaggedBatch, label_smoothing: float = 0.0) -> tuple[
 
 
 def words(text: str) -> list[str]:
-    """The words and signs of a text."""
+    """The words and symbols of a text."""
     return WORD.findall(text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingSettings(Config):
-    """Which tags are compared."""
+    """The tags to compare."""
 
     column: Column = "upos"
     """The column of tags that the model was trained on."""
 
 
 class Tagger:
-    """What tags the words of sentences: texts, which are split into words, or lists of words."""
+    """Tags the words of sentences; a sentence is a text, which is split into words, or a list of words."""
 
     evaluated_with: ClassVar = EvaluatedWith("a tagger", ("data",), TaggingSettings)
 
@@ -90,13 +90,13 @@ class Tagger:
     ) -> list[list[str | None]]: ...
 
     def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = BATCH_TOKENS) -> Any:
-        """The tags of each sentence, a text or a list of words; None for words beyond what the model can take."""
+        """The tags of each sentence, a text or a list of words; None for words beyond the maximum length."""
         some = [sentences] if isinstance(sentences, str) else sentences
         given = [self.split(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
         return as_given(sentences, self._tag(given, batch_tokens))
 
     def split(self, text: str) -> list[str]:
-        """What of a text has a tag: its words and signs."""
+        """The words and symbols of a text, each of which gets a tag."""
         return words(text)
 
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
@@ -109,7 +109,7 @@ class Tagger:
         if not {tag for sentence in tests for tag in sentence.tags} & set(self.labels):
             (other,) = PLACES.keys() - {settings.column}
             raise RegardError(
-                f"{path}: none of its tags in {settings.column} is known to the model; try column={other}"
+                f"{path}: the model knows none of the tags in column {settings.column}; try column={other}"
             )
         given = [[tag or "?" for tag in tags] for tags in self.tag([sentence.words for sentence in tests])]
         found = scoring.scores([sentence.tags for sentence in tests], given)
@@ -117,13 +117,13 @@ class Tagger:
         lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
         lines.append("tag     precision  recall      F1   words")
         for tag, score in found["tags"].items():
-            shares = (100 * value for value in (score.precision, score.recall, score.f1))
-            lines.append("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *shares, score.count))
+            percentages = (100 * value for value in (score.precision, score.recall, score.f1))
+            lines.append("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *percentages, score.count))
         return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in given])
 
 
 class PieceTagger(Tagger, Embedder):
-    """A BERT that tags words by their first piece."""
+    """A BERT that tags each word by its first subword."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ class PieceTagger(Tagger, Embedder):
 
     @torch.no_grad()
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text, and the tag that it gives each token, unless others are given."""
+        """The model applied to a text; the output is the tag of each token, predicted or given."""
         (read,) = in_pieces(self.tokenizer, [words(self._text(inputs))], self.model.limit)
         encoded, firsts = read.encoded, read.firsts
         called = self.inputs(encoded)
@@ -156,7 +156,7 @@ class PieceTagger(Tagger, Embedder):
 
         stream = self.stream(encoded.tokens)
         names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
-        of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # what other pieces say does not count
+        of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # only first subwords count
         spoken = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
         return Trace(self.model, called, {"text": stream}, "text", spoken, tuple(tags), pieces)
 
@@ -167,7 +167,7 @@ class PieceTagger(Tagger, Embedder):
 
 
 class WordTagger(Tagger, Pipeline):
-    """A recurrent tagger."""
+    """A recurrent tagger with its word vocabulary."""
 
     def __init__(self, model: nn.Module, tokenizer: Words) -> None:
         self.model: Any = model.eval()
@@ -192,7 +192,7 @@ class WordTagger(Tagger, Pipeline):
 
 
 class TaggingTask(Task):
-    """Sentences of tagged words, read in pieces; cross-entropy; accuracy and F1."""
+    """Sentences of tagged words, read as subwords; cross-entropy; accuracy and F1."""
 
     name = "tagging"
     verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate", "look", "explore")
@@ -210,7 +210,7 @@ class TaggingTask(Task):
         unknown = Counter(tag for sentence in self.valid_sentences for tag in sentence.tags if tag not in self.labels)
         if unknown:
             found = ", ".join(f"{tag} ({count})" for tag, count in unknown.most_common(10))
-            setup.say(f"validation: tags that are not in the training data, and cannot be learnt: {found}")
+            setup.say(f"validation: tags that are not in the training data and cannot be learned: {found}")
         self.codecs = setup.codecs(text=CodecExamples(lambda: map(self.read, sentences)))
         self.config = self.labelled(setup.fitted(**self.codecs["text"].sizes()))
         max_length = setup.max_length(data.max_length)
@@ -220,17 +220,17 @@ class TaggingTask(Task):
         )
         for what, part in (("training", train), ("validation", valid)):
             kept = len(part.tags)
-            text = f"{kept:,} sentences; {part.truncated:,} cut to {max_length} tokens"
+            text = f"{kept:,} sentences; {part.truncated:,} truncated to {max_length} tokens"
             setup.count(what, text, sentences=what, kept=kept, truncated=part.truncated)
         self.batches, self.valid = setup.batches(train, valid)
 
     @staticmethod
     def read(sentence: Sentence) -> Any:
-        """What a tokenizer learns from."""
+        """The text that a tokenizer is trained on."""
         return " ".join(sentence.words)
 
     def labelled(self, config: Any) -> Any:
-        """A model's config with the tags that there are."""
+        """The config of the model with the tags of the training data."""
         return replace(config, head=TaggingHead(labels=self.labels))
 
     @classmethod
@@ -239,16 +239,16 @@ class TaggingTask(Task):
         return PieceTagger(model, codecs["text"])
 
     def units(self, batch: PieceBatch | WordBatch) -> dict[str, int]:
-        """Words with a tag; the speed is told in words."""
+        """Tagged words; they also count as the tokens of the throughput."""
         words = int((batch.tag_BT != IGNORED).sum())
         return {"tokens": words, "words": words}
 
     def loss(self, model: Any, batch: PieceBatch | WordBatch) -> dict[str, SummedLoss]:
-        """Of each word."""
+        """The loss of each word."""
         return {"words": SummedLoss(*loss(model, batch, self.label_smoothing))}
 
     def validate(self, model: Any) -> dict[str, float]:
-        """The loss, and scores of the tags given."""
+        """The loss, and the scores of the predicted tags."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
         given = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
         gold = [sentence.tags for sentence in self.valid_sentences]
@@ -256,7 +256,7 @@ class TaggingTask(Task):
         return {"valid_loss": mean, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
 
     def selection_loss(self, values: Mapping[str, float]) -> float:
-        """Accuracy decides."""
+        """The accuracy, negated."""
         return -values["valid_accuracy"]
 
     def describe(self, values: Mapping[str, float]) -> str:
@@ -270,7 +270,7 @@ class TaggingTask(Task):
 
 
 class WordTaggingTask(TaggingTask):
-    """The same with whole words, for a recurrent tagger."""
+    """Tagging of whole words, for a recurrent tagger."""
 
     name = "word_tagging"
     verbs: ClassVar = ("tag", "evaluate")
@@ -283,7 +283,7 @@ class WordTaggingTask(TaggingTask):
         return sentence.words
 
     def labelled(self, config: Any) -> Any:
-        """A model's config with the tags that there are."""
+        """The config of the model with the tags of the training data."""
         return replace(config, labels=self.labels)
 
     @classmethod

@@ -8,7 +8,7 @@ from regard.errors import RegardError
 
 
 def expect_texts(texts: Any, what: str = "texts") -> list[str]:
-    """One text, or several, as a list; `RegardError` where they are anything else."""
+    """One text or several as a list; `RegardError` for anything else."""
     if isinstance(texts, str):
         return [texts]
     if not isinstance(texts, Sequence) or isinstance(texts, bytes):
@@ -20,10 +20,10 @@ def expect_texts(texts: Any, what: str = "texts") -> list[str]:
 
 
 def as_given(texts: Any, results: Sequence[Any]) -> Any:
-    """The results; of one text that was given as a string, its result alone."""
+    """The results; if one text was given as a string, its result alone."""
     return results[0] if isinstance(texts, str) else results
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks, so that a line stays one, whatever a model writes."""
+    """A text with line breaks replaced by spaces, so that each output stays on one line."""
     return re.sub(r"[\r\n]+", " ", text)

@@ -1,4 +1,4 @@
-"""Translation: learning from sentence pairs, and a translator that takes and gives text."""
+"""Translation: training on sentence pairs, and a translator from text to text."""
 
 import dataclasses
 import sys
@@ -35,28 +35,28 @@ from regard.tasks.translation_evaluation import EvaluatesTranslations
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed, means
 
-BLEU_SENTENCES = 200  # that validation translates
+BLEU_SENTENCES = 200  # sentences that validation translates
 
 
 class EncoderDecoder(Autoregressive, Protocol):
-    """What translation asks of a model."""
+    """The model that translation needs."""
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """A vector for each target token, from which the next one is read."""
+        """A vector for each target token, from which the next one is predicted."""
         ...
 
     def output_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """The matrix, and the bias if there is one, that turn such a vector into logits."""
+        """The weight matrix and the optional bias that map such a vector to logits."""
         ...
 
     @property
     def limit(self) -> int | None:
-        """The most tokens that a sequence may have; None: any number."""
+        """The maximum number of tokens in a sequence; None if there is none."""
         ...
 
 
 def loss(model: EncoderDecoder, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor, int]:
-    """The loss of a batch, summed over its real target tokens; the same without smoothing; and how many they are."""
+    """The loss of a batch, summed over its target tokens; the same without smoothing; and the number of tokens."""
     is_real_BT = batch.next_BT != PAD_ID
     x_ND = model.hidden(*batch.inputs)[is_real_BT]
     smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], label_smoothing)
@@ -65,45 +65,45 @@ def loss(model: EncoderDecoder, batch: PairBatch, label_smoothing: float = 0.0) 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation, and how sure the model is of it."""
+    """A translation with its log-probabilities."""
 
     text: str
     score: float
-    """Log-probability a token, or what another length penalty makes of it."""
+    """Log-probability divided by (tokens)^length_penalty; the mean per token by default."""
     truncated: bool = False
-    """It, or the text, had to end because it was as long as it may be."""
+    """Whether the translation or the source was truncated at the maximum length."""
     words: tuple[str, ...] = ()
     word_scores: tuple[float, ...] = ()
-    """Log-probability of each word, given those before it, if that was asked for."""
+    """Log-probability of each word given those before it, if requested."""
     alignment: Alignment | None = None
-    """What each word looked at, if that was asked for."""
+    """The source words that each word attends to, if requested."""
     tokens: tuple[int, ...] = ()
-    """What it was written with."""
+    """The generated tokens."""
 
 
 class TranslationOptions(TypedDict, total=False):
-    """How to write translations, whichever way their words are chosen."""
+    """Options of both beam search and sampling."""
 
     prefixes: str | Sequence[str]
-    """For each text, words that its translation must begin with."""
+    """For each text, the words that its translation must begin with."""
     align: bool
-    """Also find out what each word looked at."""
+    """Whether to compute alignments."""
     scores: bool
-    """Without them, an engine to which they are extra work does not find out how sure it was of a word."""
+    """Whether to compute word scores; some engines are faster without them."""
     batch_tokens: int
 
 
 class SearchOptions(TranslationOptions, total=False):
-    """How to search for the best translations."""
+    """Options of beam search."""
 
     beam: int
     n_best: int
     length_penalty: float
-    """A translation is worth its log-probability divided by (tokens)^penalty."""
+    """The score of a translation is its log-probability divided by (tokens)^length_penalty."""
 
 
 class SamplingOptions(TranslationOptions, total=False):
-    """How to draw translations; the values are those of `Sampling`."""
+    """Options of sampling; see `Sampling`."""
 
     samples: int
     temperature: float
@@ -113,7 +113,7 @@ class SamplingOptions(TranslationOptions, total=False):
 
 
 class Translator(EvaluatesTranslations, Viewable, Pipeline):
-    """A model with its tokenizers."""
+    """A translation model with its tokenizers."""
 
     def __init__(self, model: nn.Module, source: SubwordTokenizer, target: SubwordTokenizer) -> None:
         self.model: Any = model.eval()
@@ -126,7 +126,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     def translate(self, texts: Sequence[str], **how: Unpack[SearchOptions]) -> list[list[Translation]]: ...
 
     def translate(self, texts: str | Sequence[str], **how: Unpack[SearchOptions]) -> Any:
-        """For each text its `n_best` translations, best first. Texts of like length are translated together."""
+        """For each text its `n_best` translations, best first. Texts of similar length are batched together."""
         beam, n_best = how.get("beam", 4), how.get("n_best", 1)
         search = Beam(BEGIN, END, beam, n_best, how.get("length_penalty", 1.0))
         return self._written(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
@@ -137,9 +137,9 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     def sample(self, texts: Sequence[str], **how: Unpack[SamplingOptions]) -> list[list[Translation]]: ...
 
     def sample(self, texts: str | Sequence[str], **how: Unpack[SamplingOptions]) -> Any:
-        """For each text so many translations, drawn by their probability; the same seed gives the same words."""
+        """For each text, `samples` translations sampled from the model; the same seed gives the same words."""
         samples = how.get("samples", 1)
-        drawing = Sampling(
+        sampling = Sampling(
             BEGIN,
             END,
             samples,
@@ -148,7 +148,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
             how.get("top_p", 1.0),
             how.get("seed", 1),
         )
-        return self._written(drawing, samples, texts, how, how.get("batch_tokens", 8192) // samples)
+        return self._written(sampling, samples, texts, how, how.get("batch_tokens", 8192) // samples)
 
     def _written(
         self,
@@ -173,15 +173,15 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         scores: bool,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
-            raise RegardError(f"{len(texts)} texts need as many prefixes, not {len(prefixes)}")
+            raise RegardError(f"got {len(texts)} texts and {len(prefixes)} prefixes; give one prefix for each text")
         sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
-        # what has no tokens is translated by nothing
+        # the translation of an empty text is empty
         nothing = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
         results: list[list[Translation]] = [[nothing] * count for _ in texts]
         for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
             chosen = [self._fitting(sentences[i]) for i in indices]
             starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
-            # a text without end is cut: twice as many tokens as the source has are plenty
+            # in case the model never predicts the end: twice the length of the source is plenty
             max_length = [
                 min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)
             ]
@@ -199,17 +199,17 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         starts: Sequence[Sequence[int]],
         scores: bool,  # noqa: ARG002, they come with the search
     ) -> list[list[Hypothesis]]:
-        """What is written for each source. Another engine does this in another way."""
-        room = max(map(len, sources)) + ROOM  # most translations are about as long as what they translate
+        """The hypotheses for each source. Other engines override this method."""
+        room = max(map(len, sources)) + ROOM  # most translations are about as long as their sources
         return how.search(fast_decoder(self.model, room), self._inputs(sources), max_length, starts)
 
     def _inputs(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
-        """What the model starts with."""
+        """The arguments of `start`."""
         return tuple(x.to(self.device) for x in given(*source_batch(sources)))
 
     @property
     def _room(self) -> int:
-        """The most tokens that the model can take beside the one that begins or ends a sentence."""
+        """The maximum number of tokens in a sentence, not counting the begin or end token."""
         return sys.maxsize if self.model.limit is None else self.model.limit - 1
 
     def _fitting(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -221,7 +221,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         tokens = hypothesis.tokens
         numbers = self.target.words(tokens)
         scores = [0.0] * (max(numbers, default=-1) + 1)
-        for number, score in zip(numbers, hypothesis.token_scores, strict=False):  # the end is no word's
+        for number, score in zip(numbers, hypothesis.token_scores, strict=False):  # the end token belongs to no word
             if number >= 0:
                 scores[number] += score
         (text,) = self.target.decode([tokens])
@@ -236,7 +236,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     def align(self, sources: Sequence[str], targets: Sequence[str]) -> list[Alignment]: ...
 
     def align(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Any:
-        """What each word of a given translation looks at in its source."""
+        """The source words that each word of a given translation attends to."""
         encoded = self._encoded(sources, targets)
         return as_given(sources, [align(self._trace(source, target)) for source, target in encoded])
 
@@ -245,13 +245,13 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     ) -> list[tuple[Sequence[int], Sequence[int]]]:
         ones, others = expect_texts(sources, "sources"), expect_texts(targets, "targets")
         if len(ones) != len(others):
-            raise RegardError(f"{len(ones)} sources need as many targets, not {len(others)}")
+            raise RegardError(f"got {len(ones)} sources and {len(others)} targets; give one target for each source")
         return list(zip(self.source.encode(ones), self.target.encode(others), strict=True))
 
     accepts: ClassVar[Mapping[str, str]] = {"source": "text"}
 
     def count(self, inputs: Inputs) -> int:
-        """How many tokens a text has."""
+        """The number of tokens in a text."""
         return len(self.source.encode([self._text(inputs)])[0])
 
     def _text(self, inputs: Inputs) -> str:
@@ -263,11 +263,11 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         return self.translate([self._text(inputs)], n_best=count)[0]
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text and a translation of it (or its tokens); without one, its own."""
+        """The model applied to a text and a translation, given as text or tokens; default: the model's own."""
         text = self._text(inputs)
         (source,) = self.source.encode([text])
         if not source:
-            raise RegardError("there is nothing to look at in an empty text")
+            raise RegardError("the text is empty; give at least one word")
         if target is None:
             target = self.translate([text])[0][0].tokens
         target = self.target.encode([target])[0] if isinstance(target, str) else target
@@ -275,7 +275,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
 
     @torch.no_grad()
     def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
-        """The most probable next token, one after the other: the translation as it grows."""
+        """The greedy translation of a text after each token."""
         source = self._fitting(self.source.encode([self._text(inputs)])[0])
         if not source:
             return
@@ -310,7 +310,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
 
     @torch.no_grad()
     def _score(self, encoded: Sequence[tuple[Sequence[int], Sequence[int]]], batch_tokens: int) -> list[float]:
-        """Of pairs of tokens. Another engine does this in another way."""
+        """The log-probability of each pair of tokens. Other engines override this method."""
         scores = [0.0] * len(encoded)
         for indices in in_batches([max(map(len, pair)) for pair in encoded], batch_tokens, with_empty=True):
             batch = pair_batch([encoded[i][0] for i in indices], [encoded[i][1] for i in indices]).to(self.device)
@@ -344,12 +344,12 @@ class TranslationTask(Task):
         corpora = [(self._corpus(part, "training", setup), part.weight) for part in parts]
         valid = [(self._corpus(part, "validation", setup), 1.0) for part in valid_parts]
         if not any(len(corpus) for corpus, _ in valid):
-            raise RegardError("there are no sentence pairs to validate with; give some with data.valid")
+            raise RegardError("there are no sentence pairs for validation; give some with data.valid")
         self.batches, self.valid = setup.batches(Pairs(corpora, setup.seed), Pairs(valid, seed=0))
         read = chain.from_iterable(part.read() for part in valid_parts)
         kept = chunks(read, self.source, self.target, self.max_length)
         self.valid_pairs = list(islice(chain.from_iterable(chunk.texts for chunk in kept), BLEU_SENTENCES))
-        # a tokenizer may have found fewer tokens than it was asked for
+        # a tokenizer may have fewer tokens than requested
         source_size = None if self.source is self.target else self.source.vocab_size
         self.config = setup.fitted(vocab_size=self.target.vocab_size, source_vocab_size=source_size)
 
@@ -371,16 +371,16 @@ class TranslationTask(Task):
         return corpus
 
     def units(self, batch: PairBatch) -> dict[str, int]:
-        """Real target tokens."""
+        """Target tokens, without padding."""
         return {"tokens": int((batch.next_BT != PAD_ID).sum())}
 
     def loss(self, model: Any, batch: PairBatch) -> dict[str, SummedLoss]:
-        """Of each target token, smoothed; told without smoothing."""
+        """The loss of each target token, with label smoothing; logged without it."""
         smooth, plain, _ = loss(model, batch, self.label_smoothing)
         return {"tokens": SummedLoss(smooth, {"loss": plain})}
 
     def validate(self, model: Any) -> dict[str, float]:
-        """The loss of all validation pairs, and scores of greedy search on some of them."""
+        """The loss on all validation pairs, and the scores of greedy search on some of them."""
         translator = self.open(model, self.codecs)
         mean = means(self, model, self.valid.epoch(0))["loss"]
         found = translator.translate([source for source, _ in self.valid_pairs], beam=1)
@@ -393,7 +393,7 @@ class TranslationTask(Task):
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """The scores with their signatures."""
-        title = f"Loss a token on all validation pairs; scores of greedy search on {len(self.valid_pairs)} of them:"
+        title = f"Loss per token on all validation pairs; scores of greedy search on {len(self.valid_pairs)} of them:"
         return listed(title, values) + [f"- {name}: `{signature}`" for name, signature in bleu.signatures().items()]
 
 
@@ -403,5 +403,5 @@ def _stream(tokenizer: SubwordTokenizer, tokens: Sequence[int]) -> Stream:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a text, parted as `SubwordTokenizer.words` parts them: not by a space that is none in ASCII."""
+    """The words of a text, split like `SubwordTokenizer.words`: only at ASCII whitespace."""
     return tuple(word.decode() for word in text.encode().split())

@@ -21,11 +21,11 @@ class TranslationSettings(Config):
 
     renamed: ClassVar = {"penalty": "length_penalty"}
     beam: Positive = 4
-    """Translations followed at a time; 1 is greedy search."""
+    """Beam width; 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0)] = 1.0
     """Above 1, longer translations are preferred; below it, shorter ones."""
     lowercase: bool = False
-    """Compare in lower case, as some papers do."""
+    """Compare in lower case, as in some papers."""
 
 
 class EvaluatesTranslations:

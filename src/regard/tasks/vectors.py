@@ -1,4 +1,4 @@
-"""Vectors of texts in files, and the layers that they are read from."""
+"""Writing text vectors to files, and parsing the layers to take them from."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FORMATS = (".npy", ".json", ".parquet")
 
 
 def parse_layers(text: str, count: int) -> list[int]:
-    """The layers of a model of so many that a text such as `-4:` or `1,2` names; 0 is what goes into the first."""
+    """Parses layers such as `-4:` or `1,2` of a model with `count` layers; 0 is the embedding layer."""
     every = list(range(count + 1))
     try:
         if ":" in text:
@@ -25,14 +25,14 @@ def parse_layers(text: str, count: int) -> list[int]:
 
 
 def expect_format(path: Path) -> None:
-    """Raises `RegardError` unless vectors can be written to a file of that name."""
+    """Raises `RegardError` if vectors cannot be written to this path."""
     if path.suffix not in FORMATS:
-        raise RegardError(f"{path}: write to {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        raise RegardError(f"{path}: unknown format; use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     expect_parent(path)
 
 
 def write(path: Path, texts: Sequence[str], vectors_ND: Tensor) -> None:
-    """Writes vectors; the end of the path says in which format. Parquet has the texts beside them."""
+    """Writes vectors in the format of the file extension. Parquet files also contain the texts."""
     expect_format(path)
     if path.suffix == ".npy":
         np.save(path, vectors_ND.numpy())

@@ -1,1 +1,1 @@
-"""Training: a recipe in, a run's folder out, and after any interruption the same run goes on to the bit."""
+"""Training: turns a recipe into a run folder; an interrupted run resumes with bit-identical results."""

@@ -1,8 +1,8 @@
-"""Several processes, on one machine or many, that train as one. A single process is a group of one.
+"""Distributed training: several processes, on one machine or many. A single process is a group of one.
 
-Every process holds the whole model and its share of each batch; the gradients are summed. Or, sharded, each holds a
-part of the weights, and a layer's are brought together when it is its turn. `torchrun` starts the processes and tells
-each its rank.
+In data parallel training, every process holds the whole model and a part of each batch, and the gradients are summed.
+In sharded training (FSDP), each process holds a part of the weights, and a layer's weights are gathered when it runs.
+`torchrun` starts the processes and gives each its rank.
 """
 
 import atexit
@@ -33,20 +33,20 @@ class Group:
         if self.device.type == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         if "WORLD_SIZE" in os.environ and not dist.is_initialized():
-            # numbers on a graphics card go from card to card, the others over the network
+            # tensors on GPUs are exchanged by NCCL, those on the CPU by Gloo
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-            # the others wait while the first reads a large corpus
+            # a long timeout, because the others wait while the first process reads a large corpus
             dist.init_process_group(backend, timeout=timedelta(days=1))
             atexit.register(_leave)
 
     @property
     def is_first(self) -> bool:
-        """The first process is the one that writes and reports."""
+        """Whether this is the first process, the one that writes and reports."""
         return self.rank == 0
 
     @contextmanager
     def one_after_the_other(self) -> Iterator[None]:
-        """The first process goes first, so that the others find on disk what it has made."""
+        """Runs the block in the first process, then in the others, which find on disk what the first has written."""
         if not self.is_first:
             self.wait()
         yield
@@ -54,12 +54,12 @@ class Group:
             self.wait()
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits until all processes have arrived here."""
         if self.world > 1:
             dist.barrier()
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces tensors by their sums over all processes, in one exchange for each dtype."""
+        """Replaces tensors by their sums over all processes, with one all-reduce per dtype."""
         if self.world == 1:
             return
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # not a set: its order differs by process
@@ -70,7 +70,7 @@ class Group:
                 tensor.copy_(part.view_as(tensor))
 
     def from_first(self, values: Sequence[float]) -> list[float]:
-        """The numbers that the first process has."""
+        """The values of the first process, broadcast to all."""
         if self.world == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -78,7 +78,7 @@ class Group:
         return tensor.tolist()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors of all processes, which must be of one shape."""
+        """The tensors of all processes, which must have the same shape."""
         if self.world == 1:
             return [tensor]
         found = [torch.empty_like(tensor) for _ in range(self.world)]
@@ -86,9 +86,9 @@ class Group:
         return found
 
     def shard(self, model: nn.Module) -> None:
-        """Leaves each process a part of every weight; layers get theirs together when they run."""
+        """Shards the model (FSDP): each process keeps a part of every weight; layers gather theirs when they run."""
         if not dist.is_initialized():
-            raise RegardError("train.shard = true needs processes to share with; start with torchrun")
+            raise RegardError("train.shard = true needs several processes; start them with torchrun")
         mesh = init_device_mesh(self.device.type, (self.world,))
         for layer in layers(model):
             fully_shard(layer, mesh=mesh)
@@ -97,10 +97,10 @@ class Group:
             register_fsdp_forward_method(model, "hidden")
         for module in model.modules():
             if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(1.0)  # sums, because the loss is divided by all tokens already
+                module.set_gradient_divide_factor(1.0)  # sums: the loss is already divided by all tokens
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """For the first process, tensors on the CPU, with their parts brought together; for the others nothing."""
+        """The full tensors on the CPU, gathered from their shards, in the first process; nothing in the others."""
         result = {}
         for name, tensor in tensors.items():
             full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -110,7 +110,7 @@ class Group:
 
     @torch.no_grad()
     def put(self, whole: Tensor, own: Tensor) -> None:
-        """Copies a whole tensor, or the part of it that this process holds, into `own`."""
+        """Copies a full tensor, or the shard of it that this process holds, into `own`."""
         if isinstance(own, DTensor):
             own.copy_(distribute_tensor(whole.to(self.device), own.device_mesh, own.placements, src_data_rank=None))
         else:
@@ -118,8 +118,8 @@ class Group:
 
 
 def _leave() -> None:
-    """Parts from the others as Python ends."""
-    # torch's threads let go of the last tensors only now; one that did so later would abort the process
+    """Leaves the process group when Python exits."""
+    # torch's threads release the last tensors only now; releasing one later would abort the process
     time.sleep(0.5)
     if dist.is_initialized():
         dist.destroy_process_group()

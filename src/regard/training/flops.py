@@ -1,7 +1,7 @@
-"""Matrix products: how many floating-point operations a model's take, and how many the machine can do in a second.
+"""FLOPs of matrix products: how many a model needs, and how many per second the machine can do.
 
-What training is worth of a machine is the ratio of the two, the model-FLOPs utilisation (Chowdhery et al. 2022): most
-of a Transformer's work are matrix products, and nothing makes it faster than they are.
+Their ratio is the model-FLOPs utilisation (MFU; Chowdhery et al. 2022). Most of a Transformer's work is matrix
+products, so their speed is an upper bound of the speed of training.
 """
 
 import time
@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop, mm_flop, sdpa_ba
 from regard.blocks.torch_private import CPU_ATTENTION, CPU_ATTENTION_BACKWARD
 
 aten = torch.ops.aten
-SHAPES = {"cpu": (2048, 256, 1024)}  # of a layer's product in a model that a processor trains
-LARGE = (4096, 4096, 4096)  # smaller ones leave a graphics card idle
-ROUNDS, SECONDS = 20, 0.5  # after which a measurement ends, whichever comes first
+SHAPES = {"cpu": (2048, 256, 1024)}  # of a typical layer's matrix product in a model trained on a CPU
+LARGE = (4096, 4096, 4096)  # smaller products leave a GPU idle
+ROUNDS, SECONDS = 20, 0.5  # a measurement ends after the first of these
 
 
 def _recurrent(x_TBD: Sequence[int], of_x: Sequence[int], of_state: Sequence[int], *_: Any, **__: Any) -> int:
@@ -30,7 +30,7 @@ def _recurrent_backward(*args: Any, **_: Any) -> int:
 
 
 FORMULAS: dict[Any, Callable[..., int]] = {
-    # what torch's own list leaves out: products that are added in place, attention and LSTMs on the CPU
+    # missing from torch's own list: in-place addmm and baddbmm, attention and LSTMs on the CPU
     aten.addmm_: lambda _, a, b, **__: mm_flop(a, b),
     aten.baddbmm_: lambda _, a, b, **__: bmm_flop(a, b),
     CPU_ATTENTION: lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
@@ -40,39 +40,39 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     aten.mkldnn_rnn_layer: _recurrent,
     aten.mkldnn_rnn_layer_backward: _recurrent_backward,
 }
-"""By operation, how many floating-point operations it takes, given the shapes of its arguments."""
+"""By operation, a function from the shapes of its arguments to its FLOPs."""
 
 
 class FlopCounter(FlopCounterMode):
-    """Counts the floating-point operations of the matrix products inside, backward passes included."""
+    """Context manager that counts the FLOPs of the matrix products inside, backward passes included."""
 
     def __init__(self) -> None:
         super().__init__(display=False, custom_mapping=FORMULAS)
 
     @property
     def flops(self) -> int:
-        """All of them."""
+        """The total count."""
         return self.get_total_flops()
 
 
 def limit(device: torch.device, dtype: torch.dtype) -> float:
-    """The floating-point operations a second of matrix products with the threads in use: the best of several."""
+    """The measured peak FLOP/s of matrix products with the current number of threads, the best of several runs."""
     return _limit(device, dtype, torch.get_num_threads())
 
 
 @cache
 def _limit(device: torch.device, dtype: torch.dtype, _threads: int) -> float:
     rows, inner, columns = SHAPES.get(device.type, LARGE)
-    rng = torch.Generator(device)  # of its own, so that training draws the same numbers with and without this
+    rng = torch.Generator(device)  # a separate one, so that measuring leaves the random numbers of training as they are
     a, b = (
         torch.rand(*shape, generator=rng, dtype=dtype, device=device) for shape in ((rows, inner), (inner, columns))
     )
-    return 2 * rows * inner * columns / best_time(lambda: (a @ b)[0, 0].item())  # a number to wait for
+    return 2 * rows * inner * columns / best_time(lambda: (a @ b)[0, 0].item())  # item() waits for the result
 
 
 def best_time(run: Callable[[], object]) -> float:
-    """The shortest of several times that something takes, in seconds."""
-    run()  # once for the warm-up
+    """The shortest time in seconds of several runs of a function."""
+    run()  # warm-up
     seconds: list[float] = []
     while len(seconds) < ROUNDS and sum(seconds) < SECONDS:
         start = time.perf_counter()

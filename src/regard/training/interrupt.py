@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in training: the step is finished and a checkpoint written before the process ends."""
+"""Ctrl-C and SIGTERM during training: the step is finished and a checkpoint saved before the process ends."""
 
 import signal
 import threading
@@ -10,18 +10,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):
-    """Training was stopped by a signal, after it had written a checkpoint."""
+    """Training was stopped by a signal, after it had saved a checkpoint."""
 
     def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,}, with a checkpoint; run the same command again to resume from it")
-        self.exit_code = 128 + number  # as shells count it: 130 for Ctrl-C, 143 for SIGTERM
+        super().__init__(f"stopped at step {step:,}, checkpoint saved; run the same command again to resume")
+        self.exit_code = 128 + number  # the convention of shells: 130 for Ctrl-C, 143 for SIGTERM
 
 
 class Interrupts:
-    """Remembers a signal until training can stop; a second one ends the process at once."""
+    """Remembers a signal until training can stop; a second signal ends the process immediately."""
 
     number = 0
-    """Of the signal that came; 0: none."""
+    """Number of the received signal; 0: none."""
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         if self.number:
@@ -30,7 +30,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Inside, signals do not end the process. Only the main thread gets signals; elsewhere, nothing changes."""
+        """Inside, signals do not end the process. Only the main thread receives signals; elsewhere, nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

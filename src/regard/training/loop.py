@@ -1,7 +1,8 @@
-"""The training loop: batches in, weights out.
+"""The training loop: batches, gradient accumulation, EMA, validation, early stopping, checkpoints, resuming.
 
-A run is a folder: the resolved recipe, the codecs, `log.jsonl`, checkpoints, `model/` (the best in validation)
-and `last/`. The same command on a run that was interrupted goes on where it was, with the same result to the bit.
+A run is a folder: the resolved recipe, the codecs, `log.jsonl`, checkpoints, `model/` (the best in validation) and
+`last/` (the final weights). The same command resumes an interrupted run, and the result is bit-identical to that of a
+run that was never interrupted.
 """
 
 import dataclasses
@@ -56,8 +57,8 @@ class Training:
                 claim(self.run, job.recipe)
             self.task: Task = job.prepare(setup)
         self.batches, self.counts = self.task.batches, setup.counts
-        # a model that validates, with whatever weights are to be judged
-        # one that is too large for a process is judged where there is room
+        # a second model that validates any weights, such as the EMA
+        # a sharded model may be too large for one GPU, so it is validated on the CPU
         self.validation_device = torch.device("cpu") if self.config.shard else self.device.torch
         self.validation_model = self.task.config.build().to(self.validation_device) if self.group.is_first else None
         torch.manual_seed(job.seed)
@@ -68,7 +69,7 @@ class Training:
                 ", or raise model.context" if hasattr(job.model, "context") and not job.start else ""
             )
             raise RegardError(
-                f"a text has {max_length} tokens, end token included, more than the model takes, {self.model.limit}; "
+                f"a text has {max_length} tokens, end token included, but the model's limit is {self.model.limit}; "
                 f"{remedy}"
             )
         if job.start:
@@ -86,13 +87,13 @@ class Training:
         self.throughput = Throughput(limit(self.device.torch, self.device.dtype))
         self._clock = time.perf_counter()
         self._recent, self._recent_seconds = Tally(), 0.0
-        """Of the steps since the last line of the log."""
+        """Metrics and time of the steps since the last line of the log."""
         self._interrupts, self._stopped_by = Interrupts(), 0
         self._validated = ""
-        """What the last validation said, for the live line."""
+        """The result of the last validation, for the progress line."""
         self._resume()
 
-    # what a checkpoint holds
+    # checkpoints
 
     def _tensors(self) -> dict[str, Tensor]:
         result = {f"model.{name}": tensor for name, tensor in models.tensors(self.model).items()}
@@ -128,7 +129,8 @@ class Training:
             tensors, state = found
             if missing := [name for name in models.tensors(self.model) if f"model.{name}" not in tensors]:
                 raise RegardError(
-                    f"{self.run}: its checkpoints lack {missing[0]}; they are of another version of Regard"
+                    f"{self.run}: the checkpoint has no tensor {missing[0]}, so it is of another version of Regard; "
+                    "choose another folder with run=..."
                 )
             self.state = TrainingState(**state)
             self.batches.position = Position(self.state.epoch, self.state.batch)
@@ -142,9 +144,9 @@ class Training:
                     self.group.put(tensors[f"optimizer.{key}.{name}"], own)
                 self.optimizer.state[parameter] = {"step": tensors[f"optimizer.step.{name}"], **moments}
             self._resume_random(tensors)
-            self.report.say(f"going on from step {self.state.step:,}")
+            self.report.say(f"resuming from step {self.state.step:,}")
         elif self.group.rank:
-            torch.manual_seed(self.job.seed + self.group.rank)  # or else all would drop out the same
+            torch.manual_seed(self.job.seed + self.group.rank)  # else dropout would be the same in all processes
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
             for counts in self.counts if not self.state.step else ():
@@ -155,14 +157,14 @@ class Training:
         if tensors.keys() >= set(names.values()) and f"random.cpu.{self.group.world}" not in tensors:
             self.device.set_random_states({kind: tensors[name] for kind, name in names.items()})
         else:
-            # another number of processes than before: what is drawn is another, as are the shares of a batch
+            # the number of processes has changed, and with it the split of batches: new, still deterministic seeds
             torch.manual_seed(self.job.seed + 1_000_003 * self.state.step + self.group.rank)
 
     # training
 
     @property
     def progress(self) -> float:
-        """The share of the budget that is used up: of the one that is nearest to its end."""
+        """The fraction of the budget that is used up; of several budgets, the largest fraction."""
         config, state = self.config, self.state
         shares = []
         if config.steps:
@@ -176,15 +178,15 @@ class Training:
 
     @property
     def is_over(self) -> bool:
-        """Nothing is left to do."""
+        """Whether training has finished: the budget is used up, or early stopping ends it."""
         patience = self.config.patience
         return self.progress >= 1 or (patience is not None and self.state.stale >= patience)
 
     def train(self) -> Path:
-        """Trains until the budget is used up; gives the folder of the best model."""
+        """Trains until the budget is used up or early stopping ends it; returns the folder of the best model."""
         try:
             if self.is_over:
-                self.report.say(f"{self.run}: finished at step {self.state.step:,}")
+                self.report.say(f"{self.run}: already finished at step {self.state.step:,}")
             self._clock = time.perf_counter()
             with self._interrupts.remembered():
                 while not self.is_over:
@@ -209,20 +211,20 @@ class Training:
         return self.run / "model"
 
     def _try_mean_of_last(self) -> None:
-        """Keeps the mean weights of the last checkpoints, if they are better than the best so far."""
+        """Checkpoint averaging: saves the mean weights of the last checkpoints if they beat the best model so far."""
         best = self.state.best
         if self.group.is_first:
             weights = checkpoint.mean(self.run, self.config.average_checkpoints, "model.", self.report.say)
             values = self._validation_values(weights)
             selection_loss = self.task.selection_loss(values)
-            verdict = "kept" if selection_loss < best else "not better than the best so far"
+            verdict = "saved" if selection_loss < best else "not better than the best model"
             self.report.say(f"mean of the last checkpoints: {self.task.describe(values)}, {verdict}")
             if selection_loss < best:
                 self._write_model(self.run / "model", weights, values)
                 self.state.best = selection_loss
         (self.state.best,) = self.group.from_first([self.state.best])
         if self.state.best < best:
-            self.save()  # so that a longer run knows what it has to better
+            self.save()  # so that a run that is extended later knows the best score
 
     def _draw_curves(self) -> None:
         try:
@@ -232,7 +234,7 @@ class Training:
         figures.save(figures.learning_curves(self.run / "log.jsonl", self.task.curves), self.run / "curves.png")
 
     def advance(self) -> None:
-        """Takes the next step, and tells of it."""
+        """Takes one training step and reports it."""
         start = time.perf_counter()
         progress = self.progress
         rate = learning_rate(self.config, self.state.step, progress)
@@ -252,7 +254,7 @@ class Training:
             self.progress,
             f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
             f"{values['tokens_per_second']:,.0f} tokens/s, "
-            f"{values['utilisation']:.0%} of the machine's matrix products",
+            f"{values['utilisation']:.0%} of peak FLOP/s",
         )
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values, peak_memory=peak(self.device.torch))
@@ -261,7 +263,7 @@ class Training:
             self._predict()
 
     def _predict(self) -> None:
-        """Says what the whole run will take, as its first steps tell."""
+        """Reports the predicted time of the whole run, estimated from its first steps."""
         whole = self.forecast(self.config)
         self.state.predicted_steps, self.state.predicted_seconds = whole.steps, whole.seconds
         self.report.log(step=self.state.step, predicted_steps=whole.steps, predicted_minutes=whole.seconds / 60)
@@ -269,19 +271,19 @@ class Training:
 
     @property
     def steps_per_epoch(self) -> float:
-        """The steps of the epoch at hand."""
+        """The number of steps in the current epoch."""
         return len(self.batches.plan(self.state.epoch)) / self.config.accumulate
 
     def forecast(self, config: TrainConfig) -> Forecast:
-        """What a whole run with these budgets takes at the pace so far."""
+        """The predicted steps and time of a whole run with these budgets, at the speed measured so far."""
         step = self.throughput.seconds("step")
-        # of what a step does with a batch, validation leaves out the backward pass, which is two thirds of it
-        guess = step / config.accumulate / 3 * len(self.task.valid.plan(0))
-        validation = self.throughput.seconds("validation") or guess
+        # validation has no backward pass, which is two thirds of the work of a step
+        estimate = step / config.accumulate / 3 * len(self.task.valid.plan(0))
+        validation = self.throughput.seconds("validation") or estimate
         return forecast(config, self.steps_per_epoch, step, validation, self.throughput.seconds("checkpoint"))
 
     def _look_back(self) -> None:
-        """Says what the run took, and how far off the prediction was."""
+        """Reports the time and memory the run took, and the error of the prediction."""
         state = self.state
         whole = Forecast(state.predicted_steps, state.predicted_seconds) if state.predicted_steps else None
         values, text = look_back(whole, state.step, state.seconds, peak(self.device.torch))
@@ -289,9 +291,9 @@ class Training:
         self.report.say(text)
 
     def _tick(self) -> None:
-        """Counts the time since it was last counted, validation and all; and whether a signal has come meanwhile.
+        """Adds the time since the last call, validation included, and checks for signals.
 
-        All processes go by the clock and the signals of the first, so that they stop at the same step.
+        All processes follow the clock and the signals of the first, so that they stop at the same step.
         """
         now = time.perf_counter()
         seconds, stopped_by = self.group.from_first([now - self._clock, self._interrupts.number])
@@ -299,7 +301,7 @@ class Training:
         self._stopped_by = int(stopped_by)
 
     def step(self, batches: Sequence[Batch], rate: float) -> Tally:
-        """One step on several batches: what is told of them."""
+        """One optimizer step on several batches (gradient accumulation); returns their metrics."""
         tally = Tally()
         for batch in batches:
             tally.counts.update(self.task.units(batch))
@@ -309,7 +311,7 @@ class Training:
                 parts = self.task.loss(self.model, batch.to(self.device.torch))
             loss = torch.stack([part.loss / max(1, tally.counts[unit]) for unit, part in parts.items()]).sum()
             for name, cost in costs.sums().items():
-                # an example that only stands in for a share has no loss, so no cost either
+                # with fewer examples than processes, a placeholder has no loss, so it has no cost either
                 own = cost * (self.group.rank < len(whole))
                 loss = loss + own / max(1, tally.counts["tokens"])
                 tally.add({"tokens": SummedLoss(own, {name: own.detach()})})
@@ -319,7 +321,7 @@ class Training:
             tally.add(parts)
         sums = torch.tensor(list(tally.sums.values()), dtype=torch.float64)
         gradients = [gradient(parameter) for parameter in self.parameters.values()]
-        # sharded gradients are summed already, where they came about
+        # sharded gradients were already summed in the backward pass
         self.group.sum_([sums] if self.config.shard else [sums, *gradients])
         tally.sums.update(zip(tally.sums, sums.tolist(), strict=True))
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -333,7 +335,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.ema:
-            # in the first steps a shorter memory, so that the random beginning is soon forgotten
+            # the decay of the EMA is lower in the first steps, so that the random initial weights are soon forgotten
             keep = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
             update = get_ema_multi_avg_fn(keep)
             update(list(self.ema.values()), list(self.parameters.values()), None)
@@ -341,20 +343,20 @@ class Training:
 
     def _stop_for_nan(self, batches: Sequence[Batch], what: str) -> None:
         path = self.run / "bad-batch.safetensors"
-        if what == "loss" or self.group.is_first:  # a gradient is the same for all
+        if what == "loss" or self.group.is_first:  # the gradient is the same in all processes
             tensors = {f"{name}.{i}": x for i, batch in enumerate(batches) for name, x in batch.tensors().items()}
             write_tensors(path, tensors)
         raise RegardError(
-            f"the {what} of step {self.state.step:,} is not a finite number; the batch is in {path}. "
-            f"Another run=... with a lower train.learning_rate or a longer train.warmup may help"
+            f"the {what} of step {self.state.step:,} is not a finite number; the batch was saved in {path}. "
+            f"Start another run=... with a lower train.learning_rate or a longer train.warmup"
         )
 
     def _weights(self) -> dict[str, Tensor]:
-        """The weights that count: averaged ones, if there is an average."""
+        """The weights to validate and save: the EMA, if there is one."""
         return self.group.whole({**models.tensors(self.model), **self.ema})
 
     def validate(self) -> None:
-        """Judges the weights on the validation data; the best model so far is kept."""
+        """Evaluates the weights on the validation data and saves the best model so far."""
         weights = self._weights()
         if self.group.is_first:
             with self.throughput.timing("validation"):

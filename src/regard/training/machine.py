@@ -1,4 +1,4 @@
-"""What this machine has, and what of it a process may use."""
+"""Cores and memory of this machine, and how much of them this process may use."""
 
 import os
 from pathlib import Path
@@ -10,29 +10,28 @@ OWN_GROUPS, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def threads() -> int:
-    """The threads to compute with: as many as torch chooses, but no more than there are cores to run them.
+    """The number of threads to compute with: torch's default, but at most the number of available cores.
 
-    Torch counts what one core runs at once as two, and knows nothing of quotas; threads beyond the cores wait for each
-    other.
+    Torch counts hyper-threads as cores and ignores the CPU quotas of containers; surplus threads wait for each other.
     """
     return max(1, min(torch.get_num_threads(), cores(), int(quota() or cores())))
 
 
 def processors() -> set[int]:
-    """The numbers of the processors that this process may run on."""
+    """The indices of the logical processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
 def cores() -> int:
-    """The cores behind these processors, of which some may run two threads at once."""
+    """The number of physical cores behind these processors; hyper-threads of a core count once."""
     paths = (PROCESSORS / f"cpu{number}" / "topology" / "thread_siblings_list" for number in processors())
     return len({path.read_text() if path.exists() else path for path in paths})
 
 
 def quota() -> float | None:
-    """The processors' worth of time that a container allows; None: all."""
+    """The CPU quota of the container, in processors; None: no quota."""
     found = [text.split() for text in _settings("cpu", "cpu.max")]
     times, periods = _settings("cpu", "cpu.cfs_quota_us"), _settings("cpu", "cpu.cfs_period_us")
     found += [[*pair] for pair in zip(times, periods, strict=True)]
@@ -40,7 +39,7 @@ def quota() -> float | None:
 
 
 def memory() -> int:
-    """The bytes of memory of the machine, or what a container allows of them; 0: not known, as on Windows."""
+    """The memory of the machine, or the limit of the container, in bytes; 0: unknown, as on Windows."""
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
         return 0
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -49,7 +48,7 @@ def memory() -> int:
 
 
 def free_memory() -> int:
-    """The bytes of memory that are free or can be freed at once; 0: not known."""
+    """The available memory in bytes; 0: unknown."""
     path = Path("/proc/meminfo")
     lines = path.read_text().splitlines() if path.exists() else []
     kilobytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
@@ -57,7 +56,7 @@ def free_memory() -> int:
 
 
 def _settings(controller: str, name: str) -> list[str]:
-    """What a file says in the group of this process and in those around it, in either version of Linux's cgroups."""
+    """A setting in the cgroup of this process and in all its parents; cgroups v1 and v2."""
     texts = []
     for line in OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else []:
         _, controllers, group = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""AdamW, as all trainings use it."""
+"""AdamW, the optimizer of all training runs."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from regard.training.config import TrainConfig
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW, with decay for matrices only; fused, so that each number is read and written once a step."""
+    """AdamW with weight decay for matrices only; fused, so that each value is read and written once per step."""
     all_ = list(parameters)
     groups = [
         {"params": [p for p in all_ if p.dim() > 1], "weight_decay": config.weight_decay},
@@ -19,7 +19,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainConfig) -> t
 
 
 def gradient(parameter: nn.Parameter) -> Tensor:
-    """The gradient of a parameter, which is zero where nothing depended on it."""
+    """The gradient of a parameter; zeros if the loss did not depend on it."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

@@ -1,4 +1,4 @@
-"""What a training will take, found out by doing a little of it."""
+"""`regard plan`: predicts time and memory of a training run by running a few steps of it."""
 
 import dataclasses
 import tempfile
@@ -18,33 +18,34 @@ from regard.training.throughput import WARM_UP
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training takes on this machine."""
+    """Predicted cost of a training run on this machine."""
 
     parameters: int
     flops_per_step: float
     limit: float
-    """The floating-point operations a second that the machine can do."""
+    """Peak FLOP/s of the machine."""
     utilisation: float
-    """The share of them that training gets."""
+    """The fraction of the peak FLOP/s that training achieves."""
     tokens_per_second: float
     seconds_per_step: float
     seconds_per_validation: float
     steps_per_epoch: float
     steps: int
-    """Of the whole run, unless its patience ends it."""
+    """Of the whole run, without early stopping."""
     seconds: float
     """Of the whole run, validations and checkpoints included."""
     peak_memory: int
     checkpoint_bytes: int
     fitting_steps: int
-    """As many as there is time for."""
+    """The number of steps that fit into `minutes`."""
 
 
 def probe(job: Job, minutes: float, seconds: float) -> Plan:
-    """Trains for some seconds in a folder that is then removed, validates once and saves once.
+    """Trains for `seconds` in a temporary folder, validates once and saves one checkpoint.
 
     Args:
-        minutes: the time for which to say how many steps fit.
+        minutes: time budget for which `fitting_steps` is computed.
+        seconds: duration of the probe.
     """
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"

@@ -1,7 +1,7 @@
-"""Activations that are computed again: less memory for more time (Chen et al. 2016).
+"""Gradient checkpointing (activation recomputation): saves memory and costs time (Chen et al. 2016).
 
-The backward pass needs what each layer computed on the way. Instead of all of it, only what goes into a layer is kept,
-and the layer runs a second time when its turn comes, with the same random numbers: gradients are the same to the bit.
+The backward pass needs the activations of each layer. Only the input of each layer is stored; the layer runs a second
+time in the backward pass, with the same random numbers, so the gradients are bit-identical.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from regard.blocks.torch_private import without_dispatch_modes
 
 
 def recompute(model: nn.Module) -> None:
-    """Makes all layers of a model run again in the backward pass."""
+    """Turns on gradient checkpointing for all layers of a model."""
     for layer in layers(model):
         contexts = partial(_contexts, layer)
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, context_fn=contexts)
 
 
 def _contexts(layer: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Of the first time that a layer runs, and of the second."""
+    """The contexts of the forward pass of a layer and of its recomputation."""
     return nullcontext(), _again(layer)
 
 
@@ -32,11 +32,11 @@ def _contexts(layer: nn.Module) -> tuple[AbstractContextManager[None], AbstractC
 def _again(layer: nn.Module) -> Iterator[None]:
     kept = [(buffer, buffer.clone()) for buffer in layer.buffers()]
     try:
-        # a second time is no work that the model asks for, so that it does not count as such
+        # recomputation is excluded from the count of FLOPs, as in the definition of MFU
         with without_dispatch_modes():
             yield
     finally:
-        # the running means of batch norm have seen this batch already
+        # the running means of batch norm were already updated with this batch
         with torch.no_grad():
             for buffer, old in kept:
                 if not torch.equal(buffer, old):

@@ -1,4 +1,4 @@
-"""What a person sees of training: a live line in a terminal, plain lines elsewhere, and `log.jsonl` always."""
+"""Progress of training: a progress bar in a terminal, plain lines elsewhere, and `log.jsonl` always."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from regard.folders import write_text
 
 
 class Report:
-    """Tells of training while it happens."""
+    """Reports the progress of training."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -29,7 +29,7 @@ class Report:
         self._task = self._progress.add_task("training", total=1.0)
 
     def open(self, path: Path, step: int) -> None:
-        """Goes on with the log at a step: lines of later steps belong to work that was lost."""
+        """Resumes the log at a step; lines of later steps are dropped, because those steps are repeated."""
         self.path = path
         lines = path.read_text("utf-8").splitlines() if step and path.exists() else []
         kept = []
@@ -37,25 +37,25 @@ class Report:
             try:
                 if json.loads(line).get("step", 0) <= step:
                     kept.append(line)
-            except ValueError:  # cut off in the middle of writing
+            except ValueError:  # truncated, because the process was killed while writing
                 continue
         write_text(path, "".join(f"{line}\n" for line in kept))
         self._progress.start()
 
     def close(self) -> None:
-        """Ends the live line."""
+        """Removes the progress bar."""
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        """One line for a person."""
+        """Prints a line."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def step(self, progress: float, text: str) -> None:
-        """Moves the live line on."""
+        """Updates the progress bar."""
         self._progress.update(self._task, completed=progress, description=text)
 
     def log(self, **values: Any) -> None:
-        """One line for `log.jsonl`."""
+        """Appends a line to `log.jsonl`."""
         assert self.path is not None
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")

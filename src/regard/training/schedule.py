@@ -1,4 +1,4 @@
-"""The learning rate: it rises, follows its schedule, and at the end of any budget falls to zero."""
+"""Learning rate schedule: linear warm-up, then the chosen schedule, then a cooldown to zero."""
 
 import math
 
@@ -6,7 +6,7 @@ from regard.training.config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
-    """The learning rate of a step (counted from 0) when this share of the budget is used up."""
+    """The learning rate of a step (counted from 0), given the fraction of the budget that is used up."""
     warmup = min(1.0, (step + 1) / (config.warmup + 1))
     shape = {
         "constant": 1.0,

@@ -1,4 +1,4 @@
-"""What a task is prepared with: its part of a recipe, and what all tasks need done in the same way."""
+"""The input of a task: the parts of a recipe, and the preparation that all tasks share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,22 +18,22 @@ from regard.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class InitialModel:
-    """A model that training begins with."""
+    """A trained model that the weights are initialised from (`model.init`)."""
 
     fingerprint: str
-    """A hash of its weights, to see whether they are still the same."""
+    """A hash of its weights, to detect whether they have changed."""
     codecs: Mapping[str, Any]
     """By role."""
     load: Callable[[nn.Module], None]
-    """Gives its weights to a model."""
+    """Copies its weights into a model."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A recipe as the engine sees it."""
+    """A recipe in the form that the training loop takes."""
 
     recipe: Config
-    """All of it, to be kept in the run's folder; the engine looks at nothing in it."""
+    """The whole recipe, saved in the run folder; the training loop reads nothing from it."""
     run: Path
     seed: int
     threads: int
@@ -44,18 +44,18 @@ class Job:
     codecs: Mapping[str, CodecConfig]
     """By role."""
     prepare: "Callable[[Setup], Any]"
-    """Makes the task, with its data read."""
+    """Reads the data and creates the task."""
     start: InitialModel | None
 
 
 @dataclass
 class Setup:
-    """A job for a task to prepare, step by step: claim the data, make codecs, count, form batches."""
+    """Helper for creating a task step by step: claim the data, train codecs, count examples, form batches."""
 
     job: Job
     say: Say
     counts: list[dict[str, Any]] = field(default_factory=list)
-    """What became of the data, for the log."""
+    """How many examples were kept and left out, for the log."""
 
     @property
     def data(self) -> Any:
@@ -64,30 +64,30 @@ class Setup:
 
     @property
     def model(self) -> Any:
-        """The config of the model, as the recipe has it."""
+        """The config of the model, as in the recipe."""
         return self.job.model
 
     @property
     def train(self) -> TrainConfig:
-        """How to train."""
+        """The training options."""
         return self.job.train
 
     @property
     def seed(self) -> int:
-        """Of all that is random."""
+        """The random seed."""
         return self.job.seed
 
     @property
     def has_initial_model(self) -> bool:
-        """Whether training begins with a model that is there already."""
+        """Whether the weights are initialised from a trained model (`model.init`)."""
         return self.job.start is not None
 
     def claim(self, *keys: str) -> None:
-        """Makes sure that the run resumes with the data it began with; the keys are hashes of all it depends on."""
+        """Makes sure that a run resumes with the data it started with; the keys are hashes of all that data."""
         check_data(self.job.run, [*keys, *([self.job.start.fingerprint] if self.job.start else [])])
 
     def codecs(self, **examples: codecs_.CodecExamples) -> dict[str, Any]:
-        """The codecs by role: those of the run, or of the model it begins with, or made from examples of each role."""
+        """The codecs by role: those of the run, else of the initial model, else trained on examples of each role."""
         folder, configs = self.job.run / CODECS, self.job.codecs
         if folder.exists():
             verify(folder)
@@ -108,20 +108,20 @@ class Setup:
         return made
 
     def fitted(self, **sizes: Any) -> Any:
-        """The model's config with what codecs and data really have; a model to begin with has its own."""
+        """The model's config with sizes from codecs and data; unchanged if there is an initial model."""
         return self.model if self.has_initial_model else replace(self.model, **sizes)
 
     def max_length(self, asked: int) -> int:
-        """The most tokens of an example: as many as are asked for, as far as a model to begin with can take them."""
+        """The maximum number of tokens of an example: `asked`, limited by the context of an initial model."""
         context = getattr(self.model, "context", None)
         return min(asked, context) if self.has_initial_model and context is not None else asked
 
     def count(self, what: str, text: str, /, **counts: Any) -> None:
-        """Tells what became of a part of the data, such as "training"."""
+        """Reports how many examples of a part of the data, such as "training", were kept and left out."""
         self.counts.append(counts)
         self.say(f"{what}: {text}")
 
     def batches(self, train: Any, valid: Any) -> tuple[Batches[Any], Batches[Any]]:
-        """Batches to train on, and to validate with."""
+        """Batches for training and for validation."""
         tokens, size = self.train.batch_tokens, self.train.batch_size
         return Batches(train, tokens, self.seed, size), Batches(valid, tokens, 0)

@@ -1,11 +1,11 @@
-"""Where a training is."""
+"""Progress of training, as saved in checkpoints."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class TrainingState:
-    """Where training is. With the tensors, all that a checkpoint holds."""
+    """Progress of training. A checkpoint consists of this and the tensors."""
 
     step: int = 0
     epoch: int = 0
@@ -13,7 +13,7 @@ class TrainingState:
     seconds: float = 0.0
     best: float = float("inf")
     stale: int = 0
-    """Validations since the best one."""
+    """Number of validations since the best one, for early stopping."""
     predicted_steps: int = 0
     predicted_seconds: float = 0.0
-    """What the whole run will take, as its first steps tell; 0: not known yet."""
+    """Predicted time of the whole run, estimated from its first steps; 0: not known yet."""

@@ -1,4 +1,4 @@
-"""What a run trains for: examples to learn from, a loss, a judgement. The loop knows nothing else of it."""
+"""Tasks: examples, a loss and a validation score. The training loop uses nothing else."""
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -13,39 +13,39 @@ from regard.data.batches import Batch, Batches
 
 
 class SummedLoss(NamedTuple):
-    """A loss to train on, summed over the things of one sort in a batch, and beside it sums to tell of."""
+    """A training loss, summed over the units (such as tokens) of a batch, and sums of metrics to report."""
 
     loss: Tensor
     metrics: Mapping[str, Tensor]
 
 
 class Curve(NamedTuple):
-    """A picture of how training went: a loss, and a score beside it."""
+    """A plot of training: a loss, and optionally a score."""
 
     loss: str = "loss"
-    """Its name in training; in validation it begins with `valid_`."""
+    """Its name in training; in validation it has the prefix `valid_`."""
     score: str | None = None
     label: str = ""
-    """What the score is called."""
+    """The axis label of the score."""
 
 
 class Task(ABC):
-    """What a model is trained for and used for: examples to learn from, a loss, a judgement, and the opened model.
+    """A task of a model: training examples, a loss, a validation score, and the pipeline for inference.
 
-    An instance is a task with its data at hand, prepared from a set-up.
+    An instance is a task with its data, created from a `Setup`.
     """
 
     name: ClassVar[str]
-    """As it is written into model folders."""
+    """Its name in model folders."""
     verbs: ClassVar[tuple[str, ...]]
-    """The commands that an opened model serves; the first is what it is for."""
+    """The commands that its pipeline serves; the first is the main one."""
     data: ClassVar[tuple[type[Config], ...]] = ()
-    """What it can learn from; nothing: it cannot be trained for."""
+    """The kinds of data it can be trained on; none: it cannot be trained."""
     unknown: ClassVar[Mapping[str, Any]] = {}
-    """What only the data can tell of a model's config, with values to stand there until they have been read."""
+    """Fields of the model's config that depend on the data, with placeholders until the data are read."""
 
     config: Any
-    """Of the model to train, as the data ask for it."""
+    """Config of the model to train, with sizes from the data."""
     batches: Batches[Any]
     valid: Batches[Any]
     codecs: Mapping[str, Any]
@@ -55,60 +55,60 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def open(cls, model: Any, codecs: Mapping[str, Any]) -> Any:
-        """A model with its codecs, ready to do what it is for."""
+        """A pipeline of a model and its codecs, ready for inference."""
 
     @abstractmethod
     def units(self, batch: Any) -> dict[str, int]:
-        """How many things of each sort are in a batch; losses are means over them. One sort is "tokens"."""
+        """The number of units of each kind in a batch; losses are means over them. One kind is "tokens"."""
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> dict[str, SummedLoss]:
-        """The loss by the sort of things that it is a mean over; "loss" among what is told adds up."""
+        """The loss by the kind of unit that it is a mean over; the "loss" metrics of all kinds are added up."""
 
     @abstractmethod
     def validate(self, model: Any) -> dict[str, float]:
-        """How good a model is, on data that it does not train on."""
+        """Scores of a model on the validation data."""
 
     def selection_loss(self, values: Mapping[str, float]) -> float:
-        """What `validate` found as one number; the lower the better. Unless a task says otherwise, the loss decides."""
+        """The result of `validate` as one number, lower is better; default: the validation loss."""
         return values["valid_loss"]
 
     @abstractmethod
     def describe(self, values: Mapping[str, float]) -> str:
-        """The same in a few words."""
+        """The result of `validate` as a short text."""
 
     @abstractmethod
     def card(self, values: Mapping[str, float]) -> list[str]:
-        """What a model's card says of it, as lines."""
+        """The result of `validate` as lines of the model card."""
 
 
 def listed(title: str, values: Mapping[str, float]) -> list[str]:
-    """Values as lines of a card."""
+    """Values as lines of a model card."""
     return [title, "", *(f"- {name}: {value:.4f}" for name, value in values.items())]
 
 
 class Tally:
-    """Sums over the things of each sort, and how many there were."""
+    """Sums of metrics over units of each kind, and the numbers of units."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.sums: dict[tuple[str, str], float] = defaultdict(float)
-        """By what is told and the sort of things that it is a mean over."""
+        """By metric and the kind of unit that it is a mean over."""
 
     def add(self, parts: Mapping[str, SummedLoss]) -> None:
-        """Takes in what is told of a batch."""
+        """Adds the metrics of a batch."""
         for unit, summed in parts.items():
             for name, value in summed.metrics.items():
                 self.sums[name, unit] += float(value)
 
     def merge(self, other: "Tally") -> None:
-        """Takes in another tally."""
+        """Adds another tally."""
         self.counts.update(other.counts)
         for key, value in other.sums.items():
             self.sums[key] += value
 
     def means(self) -> dict[str, float]:
-        """What is told, each as a mean; of a name with several sorts, their sum."""
+        """The mean of each metric; for a metric with several kinds of units, the sum of the means."""
         result: dict[str, float] = defaultdict(float)
         for (name, unit), total in self.sums.items():
             result[name] += total / max(1, self.counts[unit])
@@ -117,7 +117,7 @@ class Tally:
 
 @torch.no_grad()
 def means(task: Task, model: torch.nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
-    """What `task.loss` tells of some batches, as means."""
+    """The means of the metrics of `task.loss` over some batches."""
     device = next(model.parameters()).device
     tally = Tally()
     for batch in batches:

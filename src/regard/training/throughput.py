@@ -1,4 +1,4 @@
-"""What training takes: time, matrix products; and what a whole run will take at that pace."""
+"""Throughput of training (time, FLOPs), and the predicted time of the whole run."""
 
 import math
 import time
@@ -11,15 +11,15 @@ from regard.training.config import TrainConfig
 from regard.training.flops import FlopCounter
 from regard.training.task import Tally
 
-WARM_UP = 3  # steps whose time does not count: memory is being got, kernels chosen
-COUNTED_FIRST, COUNTED_EVERY = 8, 50  # steps whose matrix products are counted, which slows them down a little
+WARM_UP = 3  # steps that are not timed: memory is being allocated, kernels are being chosen
+COUNTED_FIRST, COUNTED_EVERY = WARM_UP, 200  # steps whose FLOPs are counted, which slows them down a little
 
 
 class Throughput:
-    """Times and counts of a run since it was started.
+    """Times and counts of a run since it was started or resumed.
 
     Args:
-        limit: the floating-point operations a second that the machine can do.
+        limit: peak FLOP/s of the machine.
     """
 
     def __init__(self, limit: float) -> None:
@@ -30,7 +30,7 @@ class Throughput:
         self._times: Counter[str] = Counter()
 
     def step(self, take: Callable[[], Tally]) -> Tally:
-        """Takes a step."""
+        """Runs a step, times it and sometimes counts its FLOPs."""
         with self.timing("step" if self.steps >= WARM_UP else "warm-up"):
             if self.steps >= COUNTED_FIRST and self.steps % COUNTED_EVERY:
                 tally = take()
@@ -45,29 +45,29 @@ class Throughput:
 
     @contextmanager
     def timing(self, what: str) -> Iterator[None]:
-        """Takes the time of a "step", a "validation" or a "checkpoint"."""
+        """Times a "step", a "validation" or a "checkpoint"."""
         start = time.perf_counter()
         yield
         self._seconds[what] += time.perf_counter() - start
         self._times[what] += 1
 
     def seconds(self, what: str) -> float:
-        """The mean time of these, 0 if there were none."""
+        """The mean time of one of these in seconds; 0 if there were none."""
         return self._seconds[what] / max(1, self._times[what])
 
     @property
     def flops_per_token(self) -> float:
-        """The floating-point operations that training takes for a token."""
+        """The FLOPs of training per token."""
         return self._flops / max(1, self._counted_tokens)
 
     def utilisation(self, tokens_per_second: float) -> float:
-        """The share of what the machine can do that is used at this speed."""
+        """The model-FLOPs utilisation: the fraction of peak FLOP/s that is used at this speed."""
         return self.flops_per_token * tokens_per_second / self.limit
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a whole run takes."""
+    """The predicted steps and time of a whole run."""
 
     steps: int
     seconds: float
@@ -76,16 +76,16 @@ class Forecast:
         return f"predicted {self.seconds / 60:.1f} min for {self.steps:,} steps"
 
     def error(self, steps: int, seconds: float) -> float:
-        """By which share a step took longer than predicted."""
+        """The fraction by which a step took longer than predicted."""
         return (seconds / steps) / (self.seconds / self.steps) - 1
 
 
 def forecast(config: TrainConfig, epoch: float, step: float, validation: float, checkpoint: float) -> Forecast:
-    """What a run takes until the first of its budgets is used up, given how long its parts take.
+    """Predicts a run until the first of its budgets is used up, given how long its parts take.
 
     Args:
-        epoch: the steps of an epoch.
-        step, validation, checkpoint: the seconds of one.
+        epoch: number of steps per epoch.
+        step, validation, checkpoint: seconds of one.
     """
     pace = step + validation / config.validate_every + checkpoint / config.checkpoint_every
     budgets = (config.steps, (config.epochs or 0) * epoch, (config.minutes or 0) * 60 / pace)
@@ -95,7 +95,7 @@ def forecast(config: TrainConfig, epoch: float, step: float, validation: float, 
 
 
 def look_back(whole: Forecast | None, steps: int, seconds: float, memory: int) -> tuple[dict[str, float], str]:
-    """What a run took, and how far off its prediction was if it had one: for the log, and in words."""
+    """Time and memory of a run, and the error of its prediction if there was one: for the log, and as text."""
     values: dict[str, float] = {"minutes": seconds / 60, "peak_memory": memory}
     text = f"took {seconds / 60:.1f} min for {steps:,} steps; peak memory {memory / 1e9:.1f} GB"
     if whole is not None:

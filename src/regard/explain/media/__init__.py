@@ -1,6 +1,6 @@
-"""Media: what the units of a stream are, into which its tokens are merged, and how they are named; one file a medium.
+"""Media: how the tokens of a stream are merged into units, such as words, and how the units are named.
 
-A new medium has a file here, a line in `MEDIA`, and a module of the explorer's page (`serve/page/media`).
+A new medium needs a file here, a line in `MEDIA`, and a module of the explorer's page (`serve/page/media`).
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ from regard.explain.trace import Stream
 
 
 class Medium(Protocol):
-    """What looking into a model asks of a medium."""
+    """What a medium must provide for a model to be inspected."""
 
     EXAMPLE: str
-    """An input to begin with."""
+    """An example input."""
 
     def units(self, stream: Stream) -> tuple[int, ...]:
-        """The number of the unit that each token belongs to; -1: to none."""
+        """The index of the unit that each token belongs to; -1: none."""
         ...
 
     def labels(self, stream: Stream) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ class Medium(Protocol):
         ...
 
     def line(self, stream: Stream) -> str:
-        """All of the stream in one line."""
+        """The whole stream in one line."""
         ...
 
 

@@ -13,24 +13,24 @@ class TextLayout:
     """The words of a text."""
 
     words: tuple[int, ...]
-    """The number of the word that each token belongs to; -1: to none."""
+    """The index of the word that each token belongs to; -1: none."""
     spelled: tuple[str, ...]
     """The words."""
     parts: tuple[int, ...] = ()
-    """The number of the text that each word belongs to, where there are two."""
+    """The index of the text that each word belongs to, for pairs of texts."""
     text: str = ""
-    """All of it, if it can be gone on with."""
+    """The whole text, if it can be continued."""
     ends: tuple[int | None, ...] = ()
-    """Where each token ends in that text; None: in the midst of a character."""
+    """The character offset at which each token ends in `text`; None: inside a character."""
 
 
 def text_stream(tokens: Sequence[int], pieces: Sequence[str], layout: TextLayout) -> Stream:
-    """Tokens of a text."""
+    """A stream of the tokens of a text."""
     return Stream(tuple(tokens), tuple(pieces), "text", layout)
 
 
 def units(stream: Stream) -> tuple[int, ...]:
-    """The number of the word that each token belongs to; -1: to none."""
+    """The index of the word that each token belongs to; -1: none."""
     return _layout(stream).words
 
 

@@ -1,4 +1,4 @@
-// Asking the model. Every answer depends on its question alone, so answers are kept, and a view can be saved with them.
+// Requests to the server. An answer depends only on its request, so answers are cached, and a view can be saved with them.
 
 /** @type {Saved | null} */
 const saved = JSON.parse(document.getElementById("saved")?.textContent ?? "null");
@@ -12,7 +12,7 @@ export const isSaved = saved !== null;
 export const savedAddress = saved?.address;
 
 /**
- * The answer to a question: plain data, or { shape, values } for many numbers.
+ * The answer to a request: plain data, or { shape, values } for a tensor.
  *
  * @template {keyof Verbs} V
  * @param {V} verb
@@ -26,7 +26,7 @@ export function ask(verb, args) {
   if (known === undefined) {
     const answer = saved ? recall(saved, key) : post(verb, args).then(unpack);
     kept.set(key, answer);
-    answer.catch(() => kept.delete(key) && noted.delete(key)); // so that it can be asked again
+    answer.catch(() => kept.delete(key) && noted.delete(key)); // so that it can be requested again
     const [oldest] = kept.keys();
     if (kept.size > KEPT) kept.delete(oldest);
     return answer;
@@ -35,7 +35,7 @@ export function ask(verb, args) {
 }
 
 /**
- * Calls back with the output as it grows and what its last token looked at, as long as the answer is true.
+ * Streams the output: calls `show` with each partial output and the attention of its last token, until it returns false.
  *
  * @param {Inputs} inputs
  * @param {(growing: Growing) => boolean} show
@@ -55,22 +55,22 @@ export async function generate(inputs, show) {
   }
 }
 
-/** Forgets which questions were asked, when another view begins. */
+/** Forgets the requests of the previous view. */
 export function beginView() {
   noted = new Map();
 }
 
-/** Waits until all that was asked is answered, whatever else comes to be asked meanwhile. */
+/** Waits until all requests are answered, including those made in the meantime. */
 export async function settled() {
   for (let count = -1; count !== noted.size; ) {
     count = noted.size;
     await Promise.allSettled([...noted.keys()].map((key) => kept.get(key)));
-    await new Promise((resolve) => setTimeout(resolve)); // an answer may lead to the next question
+    await new Promise((resolve) => setTimeout(resolve)); // an answer may lead to another request
   }
 }
 
 /**
- * One HTML file with this view and all the answers in it.
+ * A single HTML file with this view and all its answers.
  *
  * @param {string} address
  */
@@ -109,14 +109,14 @@ async function unpack(response) {
  */
 async function recall(saved, key) {
   const answer = saved.answers[key];
-  if (answer === undefined) throw new Error("This page was saved without that; run regard explore to see it.");
+  if (answer === undefined) throw new Error("The saved page does not contain this view; run regard explore to see it.");
   if (answer.half === undefined) return answer.json;
-  const bytes = Uint8Array.from(atob(answer.half), (letter) => letter.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(answer.half), (character) => character.charCodeAt(0));
   return { shape: answer.shape, values: floats(bytes.buffer) };
 }
 
 /**
- * Half precision to numbers: a sign, five bits of exponent, ten of fraction.
+ * Converts half precision to numbers: a sign bit, five bits of exponent, ten of fraction.
  *
  * @param {ArrayBuffer} buffer
  */

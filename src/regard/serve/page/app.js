@@ -1,4 +1,4 @@
-// The page: the inputs at hand, six views of them, and an address that says which of them is shown and how.
+// The page: the current inputs, six views of them, and a URL fragment that holds the view and its settings.
 
 import { ask, beginView, isSaved, page, savedAddress, settled } from "regard/api.js";
 import { element } from "regard/draw.js";
@@ -22,8 +22,8 @@ const VIEWS = {
 /** @type {Record<string, number | undefined>} */
 const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 const FIRST = { view: "translate" };
-const LARGE = ["view", "target", "part", "key"]; // as with inputs, the browser's way back leads to what was before them
-const PLACES = ["word", "row", "token", "step", "key", "other"]; // they belong to the inputs
+const LARGE = ["view", "target", "part", "key"]; // like inputs, they get an entry in the browser's history
+const PLACES = ["word", "row", "token", "step", "key", "other"]; // settings that are reset when the inputs change
 
 const [main, tabs, status, about] = ["main", "tabs", "status", "about"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
 const form = /** @type {HTMLFormElement} */ (document.getElementById("sentence"));
@@ -31,17 +31,17 @@ const output = /** @type {HTMLInputElement} */ (document.getElementById("target"
 const save = /** @type {HTMLButtonElement} */ (document.getElementById("save"));
 let state = read();
 /** @type {Record<string, HTMLTextAreaElement>} */
-let fields = {}; // one for each role of the model's inputs; none before the model has answered
+let fields = {}; // one for each role of the model's inputs; empty until the model's description has arrived
 /** @type {string | null} */
 let filled = null;
 let turn = 0;
-let isLive = false; // a model that writes nothing answers while one types
-let continues = false; // to a model that goes on with a text, a space or a line break at its end is part of it
+let isLive = false; // a model that generates nothing answers while the user types
+let continues = false; // for a model that continues texts, trailing white space is part of the input
 /** @type {number | undefined} */
 let typing;
 
 /**
- * What the address says.
+ * The state in the URL fragment.
  *
  * @returns {State}
  */
@@ -51,7 +51,7 @@ function read() {
 }
 
 /**
- * Changes what is shown, given the changes or a function of the state; null takes a setting away. The address follows.
+ * Changes the state, given the changes or a function of the state; null removes a setting. Updates the URL.
  *
  * @type {Go}
  */
@@ -61,7 +61,7 @@ function go(given) {
   const isInput = (name) => name in fields;
   const isSmall = Object.keys(changes).every((name) => !(LARGE.includes(name) || isInput(name)) || `${changes[name] ?? ""}` === (state[name] ?? ""));
   if (Object.keys(changes).some((name) => name === "target" || isInput(name))) {
-    const places = Object.keys(state).filter((name) => PLACES.includes(name.split(".")[0])); // other inputs go by their roles
+    const places = Object.keys(state).filter((name) => PLACES.includes(name.split(".")[0])); // such as other.ROLE
     changes = { ...Object.fromEntries(places.map((name) => [name, null])), ...changes };
   }
   const settings = Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null);
@@ -72,11 +72,11 @@ function go(given) {
   show();
 }
 
-/** The address that says what is shown. */
+/** The state as a URL fragment. */
 const written = () => `${new URLSearchParams(/** @type {Record<string, string>} */ (state))}`;
 
 /**
- * Makes a field for each input that the model accepts, as its medium has them; one alone is named by its medium.
+ * Makes a field for each input of the model; a single input is labelled with its medium.
  *
  * @param {Model} model
  */
@@ -96,19 +96,19 @@ function make({ accepts }) {
   for (const control of controls) control.disabled = true;
 }
 
-/** The model has answered, and its inputs have fields. */
+/** Has the model's description arrived, so that the inputs have fields? */
 const isReady = () => Object.keys(fields).length > 0;
 
 /** @param {string} role */
 const typed = (role) => (continues ? fields[role].value : fields[role].value.trim());
 
 /**
- * The inputs at hand, by role: those of the address, or else the example. An input that is the only one may be called `text`.
+ * The current inputs, by role: those of the URL, or else the example. A single input may be called `text`.
  *
  * @param {Model} model
  * @returns {Inputs}
  */
-function atHand({ accepts, example }) {
+function currentInputs({ accepts, example }) {
   const roles = Object.keys(accepts);
   if (roles.length === 1 && !("text" in accepts)) {
     state[roles[0]] ??= state.text;
@@ -119,7 +119,7 @@ function atHand({ accepts, example }) {
 }
 
 /**
- * Puts the inputs into the form, unless they are there already: what is being typed stays.
+ * Fills the form with the inputs, unless they are there already, so that text being typed is kept.
  *
  * @param {Inputs} inputs
  */
@@ -147,9 +147,9 @@ async function show() {
   try {
     const model = await ask("model", {});
     if (!isReady()) make(model);
-    const inputs = atHand(model);
+    const inputs = currentInputs(model);
     [isLive, continues] = [!model.writes, model.continues];
-    VIEWS.translate[0] = tabs.children[0].textContent = continues ? "Go on and look" : isLive ? "Read and look" : "Translate and align";
+    VIEWS.translate[0] = tabs.children[0].textContent = continues ? "Continue and inspect" : isLive ? "Read and inspect" : "Translate and align";
     fill(inputs);
     const question = { inputs, ...(state.target === undefined ? {} : { target: state.target }) };
     document.title = `${VIEWS[view][0]} · ${model.name} · Regard`;
@@ -178,12 +178,12 @@ async function show() {
     status.className = "";
   } catch (error) {
     if (mine !== turn) return;
-    if (!keepsPlace) main.replaceChildren(); // or else what was there stays, with the controls to undo it
+    if (!keepsPlace) main.replaceChildren(); // within a view, the old content stays, with the controls to undo the change
     status.textContent = /** @type {Error} */ (error).message;
     status.className = "error";
     const settings = Object.keys(state).filter((name) => !["view", "target"].includes(name) && !(name in fields));
     const undo = () => go(Object.fromEntries(settings.map((name) => [name, null])));
-    if (settings.length) status.append(" ", element("button", { type: "button", onclick: undo }, "Start this view again"));
+    if (settings.length) status.append(" ", element("button", { type: "button", onclick: undo }, "Reset this view"));
   }
   main.dataset.view = view;
   delete main.dataset.busy;
@@ -205,10 +205,10 @@ tabs.addEventListener("keydown", (event) => {
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (!isReady()) return; // the model has not answered yet
+  if (!isReady()) return; // the model's description has not arrived yet
   const inputs = Object.fromEntries(Object.keys(fields).map((role) => [role, typed(role)]));
   const target = continues ? output.value : output.value.trim();
-  // an output that was there belongs to the inputs that were there
+  // an unchanged output belongs to the old inputs
   const isOld = Object.keys(inputs).some((role) => inputs[role] !== state[role]) && target === (state.target ?? "");
   go({ ...inputs, target: isOld ? null : target || null });
 });
@@ -217,7 +217,7 @@ addEventListener("popstate", () => {
   show();
 });
 document.querySelector(".skip")?.addEventListener("click", (event) => {
-  event.preventDefault(); // the address is for the view
+  event.preventDefault(); // the URL fragment holds the view
   main.focus();
 });
 save.addEventListener("click", async () => {

@@ -1,8 +1,8 @@
-// Pictures: matrices, lines between tokens, strips of numbers. Colours read the same with and without colour vision.
+// Figures: matrices, lines between tokens, strips of numbers. The colour maps are safe for colour-blind readers.
 
 const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-const LABEL = 16; // letters of a label, at most
-const SMALL = 72; // dots of a thumbnail, at most
+const LABEL = 16; // maximum characters of a label
+const SMALL = 72; // maximum width and height of a thumbnail in pixels
 const BELOW = "#2166ac";
 const ABOVE = "#d9720d";
 /** @typedef {HTMLDivElement & {repaint: () => void}} Matrix */
@@ -12,7 +12,7 @@ dark.addEventListener("change", () => {
 });
 
 /**
- * An element with attributes and children; text is never taken for markup.
+ * An element with attributes and children; text is never parsed as markup.
  *
  * @template {keyof HTMLElementTagNameMap} N
  * @param {N} name
@@ -47,13 +47,13 @@ function drawing(name, attributes = {}, ...children) {
  */
 function fill(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") node.addEventListener(name.slice(2), value); // the name begins with "on"
+    if (typeof value === "function") node.addEventListener(name.slice(2), value); // the name starts with "on"
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : String(value));
   }
 }
 
 /**
- * A part of a view, with its title.
+ * A section of a view, with its title.
  *
  * @param {string} title
  * @param {Child[]} children
@@ -63,7 +63,7 @@ export function section(title, ...children) {
 }
 
 /**
- * A choice among options, each a value and what it is called; groups come as { group, options }.
+ * A select box; an option is a value and its name, a group is { group, options }.
  *
  * @param {string} label
  * @param {string} name
@@ -81,7 +81,7 @@ export function choice(label, name, chosen, options, change) {
 }
 
 /**
- * Weights from 0 to 1.
+ * The colour of a weight from 0 to 1.
  *
  * @param {number} weight
  */
@@ -92,32 +92,32 @@ export function shade(weight) {
 }
 
 /**
- * Numbers of either sign, as far from the paper's colour as they are from 0.
+ * The colour of a signed number: the background's at 0, stronger for larger magnitudes.
  *
  * @param {number} value
  * @param {number} largest
  */
 export function signed(value, largest) {
-  const share = largest ? Math.min(1, Math.abs(value) / largest) : 0;
-  return mix(dark.matches ? "#2b3138" : "#eceff2", value < 0 ? BELOW : ABOVE, share);
+  const fraction = largest ? Math.min(1, Math.abs(value) / largest) : 0;
+  return mix(dark.matches ? "#2b3138" : "#eceff2", value < 0 ? BELOW : ABOVE, fraction);
 }
 
 /**
  * @param {string} one
  * @param {string} other
- * @param {number} share
+ * @param {number} fraction
  */
-function mix(one, other, share) {
+function mix(one, other, fraction) {
   /** @param {number} i */
   const part = (i) => {
     const [a, b] = [one, other].map((colour) => parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16));
-    return Math.round(a + (b - a) * share);
+    return Math.round(a + (b - a) * fraction);
   };
   return `rgb(${part(0)} ${part(1)} ${part(2)})`;
 }
 
 /**
- * A number as a person reads it.
+ * Formats a number.
  *
  * @param {Numeric} value
  */
@@ -141,7 +141,7 @@ export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}
 export const spaced = (items, separator) => items.flatMap((item, i) => (i ? [separator, item] : [item]));
 
 /**
- * A matrix with a row for each thing that asks and a column for each that answers. Only what is in sight is drawn, so
+ * A matrix with a row for each query and a column for each key. Only the visible part is drawn, so
  * that hundreds of tokens scroll smoothly. Arrow keys move from cell to cell.
  *
  * @param {Weights & {name: string,
@@ -153,15 +153,15 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
   const left = 12 + widest(rows, font);
   const slanted = widest(columns, font);
   const top = 14 + 0.87 * slanted;
-  const lean = Math.max(0, 0.5 * slanted + 10 - cell / 2); // the last label leans over the edge
+  const lean = Math.max(0, 0.5 * slanted + 10 - cell / 2); // the last slanted label exceeds the edge
   const [width, height] = [left + cell * columns.length + lean + 1, top + cell * rows.length + 1];
   const canvas = element("canvas", { class: "sticky" });
-  const room = element("div", {}, canvas);
-  Object.assign(room.style, { width: `${width}px`, height: `${height}px` });
+  const canvasArea = element("div", {}, canvas);
+  Object.assign(canvasArea.style, { width: `${width}px`, height: `${height}px` });
   const box = element(
     "div",
     { class: "matrix", tabindex: 0, role: "application", "aria-roledescription": "matrix", "data-focus": name, "data-scroll": name, "aria-label": describe() },
-    room,
+    canvasArea,
   );
   const place = JSON.stringify([name, rows, columns]);
   let current = chosen ?? places.get(place) ?? null;
@@ -199,7 +199,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
       pen.lineWidth = 2;
       pen.strokeRect(left + current[1] * cell - x0, top + current[0] * cell - y0, cell - 1, cell - 1);
     }
-    // the labels stay in sight; cells pass under them
+    // the labels stay visible; cells scroll under them
     pen.fillStyle = style.getPropertyValue("--paper");
     pen.fillRect(0, 0, left - 1, h);
     pen.fillRect(0, 0, w, top - 1);
@@ -230,7 +230,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
     if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return;
     if (current?.[0] === row && current?.[1] === column) return;
     current = [row, column];
-    places.clear(); // the one that the keys moved in last is enough
+    places.clear(); // only the last matrix is remembered
     places.set(place, current);
     const text = `${rows[row]} → ${columns[column]}: ${number(at(row, column))}`;
     box.title = text;
@@ -240,7 +240,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
   }
 
   /**
-   * Scrolls as far as it takes to see a cell.
+   * Scrolls until a cell is visible.
    *
    * @param {number} row
    * @param {number} column
@@ -270,7 +270,7 @@ export function matrix({ name, rows, columns, at, colour = shade, chosen, tell, 
   box.addEventListener("click", (event) => {
     const place = under(event);
     if (!place || place[0] >= rows.length || place[1] >= columns.length) return;
-    move(...place); // where nothing hovers, a touch tells
+    move(...place); // on touch screens, which have no hover
     choose?.(...place);
   });
   box.addEventListener("keydown", (event) => {
@@ -300,7 +300,7 @@ const penOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getCon
 const ruler = penOf(document.createElement("canvas"));
 
 /**
- * How wide the widest of some labels is.
+ * The width of the widest label.
  *
  * @param {string[]} labels
  * @param {string} font
@@ -311,7 +311,7 @@ function widest(labels, font) {
 }
 
 /**
- * A matrix without words, to be recognised by its look.
+ * A small matrix without labels.
  *
  * @param {{rows: number, columns: number, at: At, title: string, chosen: boolean, choose: () => void, focus: string}} options
  */
@@ -321,7 +321,7 @@ export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
   const pen = penOf(canvas);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
-      // of the cells that share a dot, the strongest shows
+      // a pixel shows the maximum of its cells
       let weight = 0;
       for (let row = Math.floor((y * rows) / height); row < ((y + 1) * rows) / height; row++) {
         for (let column = Math.floor((x * columns) / width); column < ((x + 1) * columns) / width; column++) {
@@ -340,7 +340,7 @@ export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
 }
 
 /**
- * Lines from the tokens that ask to the tokens that answer, as thick as the weight; one token's alone when it is chosen.
+ * Lines from queries to keys, as thick as their weight; only those of one query if it is chosen.
  *
  * @param {Weights & {name: string, row: number | null, choose: (row: number | null) => void}} options
  */
@@ -376,7 +376,7 @@ export function lines({ name, rows, columns, at, row, choose }) {
       "text",
       {
         x: edge - 6, y: y(i), "text-anchor": "end", tabindex: i === (row ?? 0) ? 0 : -1, role: "button", "data-row": i, "data-focus": `${name} ${i}`,
-        "aria-label": `${text} looks at ${most(columns, at, i)}`,
+        "aria-label": `${text} attends to ${strongest(columns, at, i)}`,
         onpointerenter: () => paint(i), onpointerleave: () => paint(row), onfocus: () => paint(i), onblur: () => paint(row),
         onclick: () => choose(i === row ? null : i),
         onkeydown: (event) => {
@@ -401,13 +401,13 @@ export function lines({ name, rows, columns, at, row, choose }) {
  * @param {At} at
  * @param {number} row
  */
-function most(columns, at, row) {
+function strongest(columns, at, row) {
   const order = [...columns.keys()].sort((a, b) => at(row, b) - at(row, a)).slice(0, 3);
   return order.map((c) => `${columns[c]} ${percent(at(row, c))}`).join(", ");
 }
 
 /**
- * The largest of some numbers, or lists of numbers, by size.
+ * The largest absolute value of some numbers or lists of numbers.
  *
  * @param {(Numeric | Numeric[])[]} values
  * @returns {number}
@@ -419,7 +419,7 @@ export function largest(values) {
 }
 
 /**
- * A vector as a strip of colours; the pointer or the arrow keys tell its numbers one by one.
+ * A vector as a strip of colours; the pointer or the arrow keys show single numbers.
  *
  * @param {Numeric[]} values
  * @param {{name: string, size?: number}} options
@@ -464,7 +464,7 @@ const first = (values) => `${values.slice(0, 6).map(number).join("  ")}${values.
 export function curves(named, { name, below }) {
   const [w, h, pad] = [560, 220, 32];
   const all = Object.values(named).flat();
-  const [low, high] = [Math.min(0, ...all), Math.max(...all)]; // at most a thousand
+  const [low, high] = [Math.min(0, ...all), Math.max(...all)]; // at most a thousand values
   const longest = Math.max(...Object.values(named).map((values) => values.length));
   /** @param {number} i */
   const x = (i) => pad + ((w - 2 * pad) * i) / Math.max(1, longest - 1);

@@ -1,4 +1,4 @@
-// Heads: one attention as a matrix and as lines, linked; and all heads of all layers, small.
+// Heads: one head as a linked matrix and line view, and thumbnails of all heads of all layers.
 
 import { ask } from "regard/api.js";
 import { choice, element, lines, matrix, percent, section, thumbnail } from "regard/draw.js";
@@ -6,7 +6,7 @@ import { labels, of, sides } from "regard/media.js";
 
 /** @param {Context} context */
 export async function draw({ model, state, go, question, isCurrent }) {
-  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
+  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention."))];
   const answer = await ask("read", question);
   const look = model.looks.find(({ path }) => path === state.path) ?? model.looks[model.looks.length - 1];
   const head = Math.min(Number(state.head ?? 0), look.heads - 1);
@@ -47,12 +47,12 @@ export async function draw({ model, state, go, question, isCurrent }) {
  * @returns {OptionGroup[]}
  */
 function groups(looks) {
-  const kinds = Map.groupBy(looks, ({ asks, answers }) => (asks === answers ? `${asks} looks at itself` : `${asks} looks at ${answers}`));
+  const kinds = Map.groupBy(looks, ({ asks, answers }) => (asks === answers ? `self-attention: ${asks}` : `cross-attention: ${asks} to ${answers}`));
   return [...kinds].map(([group, members]) => ({ group, options: members.map(({ path }) => [path, path]) }));
 }
 
 /** @type {(look: Look, head: number) => string} */
-const title = (look, head) => `${look.path}, head ${head}: the ${look.asks} asks, the ${look.answers} answers`;
+const title = (look, head) => `${look.path}, head ${head}: queries from ${look.asks}, keys from ${look.answers}`;
 
 /**
  * @param {Numbers} weights
@@ -67,7 +67,7 @@ function tokens({ shape, values }, head, asks, answers) {
 }
 
 /**
- * Summed over the tokens of a unit looked at, averaged over the tokens of a unit that asks.
+ * Attention between words: summed over the keys of a word, averaged over the queries of a word.
  *
  * @param {Numbers} weights
  * @param {number} head
@@ -94,11 +94,11 @@ const argmax = ({ columns, at }, row) => columns.reduce((top, _, i) => (at(row, 
  */
 function best(seen, row) {
   const order = [...seen.columns.keys()].sort((a, b) => seen.at(row, b) - seen.at(row, a)).slice(0, 3);
-  return `“${seen.rows[row]}” looked at ${order.map((i) => `“${seen.columns[i]}” ${percent(seen.at(row, i))}`).join(", ")}.`;
+  return `“${seen.rows[row]}” attends to ${order.map((i) => `“${seen.columns[i]}” ${percent(seen.at(row, i))}`).join(", ")}.`;
 }
 
 /**
- * Comes at once for short texts; for long ones, row by row while the rest can be looked at.
+ * Thumbnails of all heads: all at once for short texts; for long ones row by row, while the page can be used.
  *
  * @param {Model} model
  * @param {Go} go
@@ -127,6 +127,6 @@ async function grid(model, go, question, chosen, chosenHead, isCurrent, isShort)
   };
   const filled = fill();
   if (isShort) await filled;
-  else filled.catch(() => {}); // what is wrong was told by the first of them
+  else filled.catch(() => {}); // the first request has reported the error
   return all;
 }

@@ -1,4 +1,4 @@
-// Which heads matter: a weight is not yet a cause. What changes without a head, where things come from, and when the answer was known.
+// Which heads matter: a weight is not yet a cause. Head ablation, attention rollout, and the predictions after each layer.
 
 import { ask } from "regard/api.js";
 import { choice, element, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
@@ -6,12 +6,12 @@ import { labels, of, sides } from "regard/media.js";
 
 /** @param {Context} context */
 export async function draw({ model, state, go, question }) {
-  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention to look at."))];
+  if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention."))];
   const [answer, found] = await Promise.all([ask("read", question), ask("heads", question)]);
   return [
     section(
-      "What each head is worth here",
-      element("p", { class: "quiet" }, "Under each picture, the change of the output's log-probability when the head is switched off. Press one to look at it."),
+      "Effect of each head on this output",
+      element("p", { class: "quiet" }, "Below each head: the change in the log-probability of the output when the head is switched off. Click a head to inspect it."),
       await effects(model, question, found.effects, go),
     ),
     await flow(found.rollouts, question, answer, state, go),
@@ -59,9 +59,9 @@ async function flow(rollouts, question, answer, state, go) {
   const streams = sides(answer, { asks, answers });
   const note = element("p", { class: "note", "aria-live": "polite" });
   return section(
-    "Where it comes from in the end",
-    element("p", { class: "quiet" }, "Attention rollout: the weights of all layers multiplied, residuals included."),
-    choice("Streams", "flow", chosen, rollouts.map(([from, to], i) => [i, `${from} from ${to}`]), (flow) => go({ flow })),
+    "Attention rollout",
+    element("p", { class: "quiet" }, "The attention weights of all layers, multiplied, with residual connections."),
+    choice("Streams", "flow", chosen, rollouts.map(([from, to], i) => [i, `${from} to ${to}`]), (flow) => go({ flow })),
     note,
     matrix({
       name: "Rollout", rows: labels(streams.asks), columns: labels(streams.answers),
@@ -83,7 +83,7 @@ function early(layers, answer) {
       {},
       element("th", { scope: "row" }, path),
       ...pieces.map((piece, i) => {
-        const text = `${label(piece)} ${percent(probabilities[i])}; in the end it says ${end[i]}, now ${percent(target[i])}`;
+        const text = `${label(piece)} ${percent(probabilities[i])}; final output ${end[i]}, here ${percent(target[i])}`;
         const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
         cell.style.setProperty("--cell", shade(target[i]));
         return cell;
@@ -91,8 +91,8 @@ function early(layers, answer) {
     ),
   );
   return section(
-    "What it would have answered after each layer",
-    element("p", { class: "quiet" }, "The output layer applied early. The brighter, the surer of what is said in the end."),
+    "Predictions after each layer",
+    element("p", { class: "quiet" }, "The output layer applied to each layer (logit lens). Brighter: higher probability of the final output."),
     element("div", { class: "scroll", "data-scroll": "early" }, element("table", { class: "early" }, element("thead", {}, head), element("tbody", {}, ...rows))),
   );
 }

@@ -1,4 +1,4 @@
-// Media: how streams are drawn, one module a medium; each exports what text.js does.
+// Media: how streams are drawn, one module per medium, each with the same exports as text.js.
 
 import * as text from "regard/media/text.js";
 
@@ -6,7 +6,7 @@ import * as text from "regard/media/text.js";
 const MEDIA = { text };
 
 /**
- * For a medium that no module is for: its tokens, as they are.
+ * For a medium without a module: its tokens, unchanged.
  *
  * @type {Medium}
  */
@@ -32,14 +32,14 @@ export const medium = (name) => MEDIA[name] ?? PLAIN;
 export const of = (stream) => medium(stream.medium);
 
 /**
- * What the tokens of a stream look like in a list.
+ * The labels of a stream's tokens.
  *
  * @param {Stream} stream
  */
 export const labels = (stream) => stream.pieces.map(of(stream).label);
 
 /**
- * The streams of a look: at another stream, what is being written asks; at its own, what stands there.
+ * The streams of an attention: queries come from the target in cross-attention, and from the stream itself in self-attention.
  *
  * @param {ReadAnswer} answer
  * @param {Pair} look

@@ -1,4 +1,4 @@
-// Positions: the vector that tells each place, and how alike two places are that lie so far apart.
+// Positions: the vector of each position, and the similarity of two positions by their distance.
 
 import { ask } from "regard/api.js";
 import { choice, curves, element, matrix, section, signed } from "regard/draw.js";
@@ -8,7 +8,7 @@ const KINDS = [["own", "the model's own"], ["sinusoidal", "sinusoidal"], ["fouri
 
 /** @param {Context} context */
 export async function draw({ model, state, go }) {
-  if (!model.positions.paths.length) return [section("Positions", element("p", {}, "This model is told no positions."))];
+  if (!model.positions.paths.length) return [section("Positions", element("p", {}, "This model has no positional encoding."))];
   const kind = state.kind ?? "own";
   const length = Number(state.length ?? 48);
   const asked = { kind, length };
@@ -20,7 +20,7 @@ export async function draw({ model, state, go }) {
   const count = (n) => [...Array(n).keys()].map(String);
   return [
     section(
-      `Positions of this model: ${model.positions.kind}`,
+      `Positional encoding of this model: ${model.positions.kind}`,
       element(
         "div",
         { class: "controls" },
@@ -38,6 +38,6 @@ export async function draw({ model, state, go }) {
         tell: (text) => (note.textContent = text),
       }),
     ),
-    section("How alike two positions are", curves(named, { name: "Mean cosine by distance", below: "distance" })),
+    section("Similarity of positions by distance", curves(named, { name: "Mean cosine similarity by distance", below: "distance" })),
   ];
 }

@@ -1,24 +1,24 @@
-// Translate and align, or read and look: a sentence, what the model makes of it, and what each word looked at.
+// Translate and align, or read and inspect: a sentence, the model's output for it, and what each word attends to.
 
 import { ask, generate } from "regard/api.js";
 import { element, matrix, number, percent, section, spaced } from "regard/draw.js";
 import { labels, of, sides } from "regard/media.js";
 
-/** @typedef {(i: number, piece: string) => (() => void) | null} GoOn */
+/** @typedef {(i: number, piece: string) => (() => void) | null} ContinueFrom */
 
 /** @type {string | null} */
-let grown = null;
+let generated = null;
 
 /** @param {Context} context */
 export async function draw({ model, state, go, question, isCurrent }) {
   const given = JSON.stringify(question.inputs);
-  if (question.target === undefined && Object.values(question.inputs).every(Boolean) && given !== grown) {
-    grown = given;
+  if (question.target === undefined && Object.values(question.inputs).every(Boolean) && given !== generated) {
+    generated = given;
     const [looked, line] = [element("div"), element("p", { class: "words", "aria-hidden": "true" })];
     /** @param {Growing} growing */
     const growing = ({ text, seen, weights }) => {
       if (!isCurrent()) return false;
-      if (!line.isConnected) document.getElementById("main")?.replaceChildren(section("What it writes, and what the last token looked at", looked, line));
+      if (!line.isConnected) document.getElementById("main")?.replaceChildren(section("The output so far, and what its last token attends to", looked, line));
       const tokens = labels(seen).map((name, i) => {
         const token = element("span", { class: "word" }, name);
         token.style.setProperty("--weight", String(weights[i]));
@@ -28,7 +28,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
       line.textContent = text;
       return true;
     };
-    await generate(question.inputs, growing).catch(() => {}); // what is wrong, the question itself will tell
+    await generate(question.inputs, growing).catch(() => {}); // the next request reports the error
   }
   const answer = await ask("read", question);
   const own = question.target === undefined ? answer : await ask("read", { inputs: question.inputs }).catch(() => answer);
@@ -36,7 +36,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
   const { asks, answers } = answer.alignment ? sides(answer, answer.alignment) : { asks: answer.target, answers: first };
   const { rows: target, columns: source, weights } = answer.alignment ?? { rows: names(asks), columns: names(answers), weights: null };
   const read = source.map((name, i) => element("span", { class: of(answers).unitClass(answers, i) }, name));
-  const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention to look at.");
+  const note = element("p", { class: "note", "aria-live": "polite" }, weights ? "Point at a word, or move to it with the Tab key." : "This model has no attention.");
   const chosen = Number(state.word) in target && weights ? Number(state.word) : null;
 
   const picture = weights && matrix({
@@ -56,7 +56,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
     if (row === null) return;
     const order = [...source.keys()].sort((a, b) => weights[row][b] - weights[row][a]).slice(0, 3);
     const parts = order.map((i) => `“${source[i]}” ${percent(weights[row][i])}`);
-    note.textContent = `“${target[row]}” looked at ${parts.join(", ")}.`;
+    note.textContent = `“${target[row]}” attends to ${parts.join(", ")}.`;
   }
 
   const written = target.map((word, row) =>
@@ -71,29 +71,29 @@ export async function draw({ model, state, go, question, isCurrent }) {
     ),
   );
   if (chosen !== null) look(chosen);
-  /** @type {GoOn} */
-  const goOn = (i, piece) => {
+  /** @type {ContinueFrom} */
+  const continueFrom = (i, piece) => {
     const next = model.continues ? of(first).continued(first, i, piece) : null;
     return next === null ? null : () => go({ [Object.keys(model.accepts)[0]]: next, target: null });
   };
-  const hint = "Choose a token that was probable, too, and the model goes on from there.";
+  const hint = "Click an alternative to continue from it.";
 
   return [
     section(
-      model.writes && !model.continues ? "What it read and what it wrote" : "Each word, and what it looked at",
+      model.writes && !model.continues ? "Input and output" : "What each word attends to",
       of(answers).laidOut(answers, read, { lang: "x-source" }),
       of(asks).laidOut(asks, written, { lang: "x-target" }),
       note,
     ),
-    ...(model.writes || !names(answer.target).length ? [] : [section("What it says", element("p", { class: "words" }, of(answer.target).line(answer.target)))]),
-    ...(picture ? [section("Who aligns with whom", element("p", { class: "quiet" }, "The mean of all layers and heads that look from one to the other."), picture)] : []),
-    ...(answer.target.pieces.length ? [section("How sure it was", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, goOn))] : []),
-    ...(own.alternatives.length ? [section("What else it might say", others(own.alternatives, state, go))] : []),
+    ...(model.writes || !names(answer.target).length ? [] : [section("Prediction", element("p", { class: "words" }, of(answer.target).line(answer.target)))]),
+    ...(picture ? [section("Attention between words", element("p", { class: "quiet" }, "Mean over all layers and heads between the two sequences. Rows: queries, columns: keys."), picture)] : []),
+    ...(answer.target.pieces.length ? [section("Token probabilities", ...(model.continues ? [element("p", { class: "quiet" }, hint)] : []), tokens(answer.spoken, continueFrom))] : []),
+    ...(own.alternatives.length ? [section("Alternative outputs", others(own.alternatives, state, go))] : []),
   ];
 }
 
 /**
- * What the units of a stream are called.
+ * The labels of a stream's words.
  *
  * @param {Stream} stream
  */
@@ -101,14 +101,14 @@ const names = (stream) => of(stream).merged(stream).map(({ label }) => label);
 
 /**
  * @param {Spoken} spoken
- * @param {GoOn} goOn
+ * @param {ContinueFrom} continueFrom
  */
-function tokens(spoken, goOn) {
+function tokens(spoken, continueFrom) {
   const { probabilities, others } = spoken;
   const { label } = of(spoken);
   /** @type {(i: number) => (other: [piece: string, probability: number], j: number) => Child} */
   const other = (i) => ([piece, p], j) => {
-    const [text, action] = [`${label(piece)} ${percent(p)}`, goOn(i, piece)];
+    const [text, action] = [`${label(piece)} ${percent(p)}`, continueFrom(i, piece)];
     return action ? element("button", { type: "button", class: "plain", "data-focus": `token ${i} ${j}`, onclick: action }, text) : text;
   };
   const rows = labels(spoken).map((name, i) =>
@@ -124,10 +124,10 @@ function tokens(spoken, goOn) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
-/** @param {number} share */
-function bar(share) {
+/** @param {number} fraction */
+function bar(fraction) {
   const inner = element("span");
-  inner.style.width = `${100 * share}%`;
+  inner.style.width = `${100 * fraction}%`;
   return element("span", { class: "bar", "aria-hidden": "true" }, inner);
 }
 
@@ -150,7 +150,7 @@ function others(alternatives, state, go) {
         },
         text,
       ),
-      element("span", { class: "quiet" }, ` log p a token ${number(score)}`),
+      element("span", { class: "quiet" }, ` log p per token ${number(score)}`),
     ),
   );
   return element("ol", {}, ...items);

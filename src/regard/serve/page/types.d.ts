@@ -3,7 +3,7 @@
 /** A number as JSON carries it; null stands for NaN: a score that the mask hides. */
 type Numeric = number | null;
 
-/** Many numbers, row by row; sent in half precision. */
+/** A tensor, row by row; sent in half precision. */
 interface Numbers {
   shape: number[];
   values: Float32Array;
@@ -12,24 +12,24 @@ interface Numbers {
 /** The inputs, by role. */
 type Inputs = Record<string, string>;
 
-/** The inputs, and the output to look at; without one, the model's own. */
+/** The inputs, and the output to explain; default: the model's own. */
 interface Question {
   inputs: Inputs;
   target?: string;
 }
 
 interface TextLayout {
-  /** The number of the word that each token belongs to; -1: to none. */
+  /** The index of the word that each token belongs to; -1: none. */
   words: number[];
   spelled: string[];
-  /** The number of the text that each word belongs to, where there are two. */
+  /** The index of the text that each word belongs to, if there are two. */
   parts: number[];
   text: string;
   /** Where each token ends in that text; null: within a character. */
   ends: (number | null)[];
 }
 
-/** A sequence of tokens that a model reads or writes. Its layout is the one of its medium; a medium without a module has another. */
+/** A sequence of tokens that a model reads or generates. Its layout depends on its medium; this one is for text. */
 interface Stream {
   pieces: string[];
   medium: string;
@@ -44,20 +44,20 @@ interface Spoken extends Stream {
   log_probability: number;
 }
 
-/** The names of the stream that asks and of the stream that answers. */
+/** The names of the streams of the queries and of the keys. */
 interface Pair {
   asks: string;
   answers: string;
 }
 
-/** One attention of the model. */
+/** One attention module of the model. */
 interface Look extends Pair {
   path: string;
   heads: number;
   scaled: boolean;
 }
 
-/** A part of the model that a token goes through. */
+/** A part of the model that processes a token. */
 interface Part {
   path: string;
   stream: string;
@@ -158,7 +158,7 @@ interface WhatIfAnswer {
   changed: Spoken;
 }
 
-/** A text that is being written, and the tokens that its last one looked at. */
+/** A partial output, and the tokens that its last one attends to. */
 interface Growing {
   text: string;
   seen: Stream;
@@ -184,13 +184,13 @@ interface Verbs {
   code: { args: { file: string }; answer: { lines: string[] } };
 }
 
-/** The answers inside a saved page, by question. */
+/** The answers inside a saved page, by request. */
 interface Saved {
   address: string;
   answers: Record<string, { json: unknown; half?: undefined } | { shape: number[]; half: string }>;
 }
 
-/** What the address says: the view and its settings. */
+/** The state in the URL: the view and its settings. */
 type State = { view: string; [name: string]: string | undefined };
 
 /** Settings to change; null removes one. */
@@ -204,11 +204,11 @@ interface Context {
   state: State;
   go: Go;
   question: Question;
-  /** Is this view still the one to be shown? */
+  /** Is this view still the current one? */
   isCurrent: () => boolean;
 }
 
-/** Several tokens as one: a word of a text. */
+/** Several tokens merged into one unit: a word of a text. */
 interface Unit {
   label: string;
   places: number[];
@@ -226,7 +226,7 @@ type At = (row: number, column: number) => number;
 /** A listener; the event's type depends on its name. */
 type Listener = (event: any) => void;
 
-/** Attributes of an element; those whose names begin with "on" are listeners. */
+/** Attributes of an element; those whose names start with "on" are listeners. */
 interface Attributes {
   [name: string]: string | number | boolean | null | undefined | Listener;
   [listener: `on${string}`]: Listener | null | undefined;

@@ -1,4 +1,4 @@
-// Walk through: one token on its way through the model, step by step, with the model's own numbers.
+// Walk through: the computation for one token, step by step, with the model's own numbers.
 
 import { ask } from "regard/api.js";
 import { choice, element, largest, number, section, shade, signed, strip } from "regard/draw.js";
@@ -12,9 +12,9 @@ export async function draw({ model, state, go, question }) {
   const crumbs = [element("button", { type: "button", class: "plain", "data-focus": "crumb", onclick: () => go({ part: null, key: null, step: null }) }, model.name)];
   if (part === undefined) return [trail(crumbs), stack(model, answer, go)];
 
-  // where something is said, a token goes in and another one comes out
-  const said = part.stream === answer.output_stream ? labels(answer.target).map((name) => ` → ${name}`) : [];
-  const pieces = labels(answer.streams[part.stream]).map((name, i) => `${name}${said[i] ?? ""}`);
+  // in the output stream, a token goes in and the next one is predicted
+  const predicted = part.stream === answer.output_stream ? labels(answer.target).map((name) => ` → ${name}`) : [];
+  const pieces = labels(answer.streams[part.stream]).map((name, i) => `${name}${predicted[i] ?? ""}`);
   const token = Math.min(Number(state.token ?? 1), pieces.length - 1);
   const heads = Math.max(1, ...looksOf(part, model).map((look) => look.heads));
   const head = Math.min(Number(state.head ?? 0), heads - 1);
@@ -32,8 +32,8 @@ export async function draw({ model, state, go, question }) {
     choice("Token", "token", token, pieces.map((piece, i) => [i, `${i}: ${piece}`]), (chosen) => go({ token: chosen, key: null })),
     choice("Part", "part", part.path, model.parts.map(({ path }) => [path, path]), (chosen) => go({ part: chosen, key: null, step: null })),
     ...(heads > 1 ? [choice("Head", "head", head, [...Array(heads).keys()].map((i) => [i, i]), (chosen) => go({ head: chosen }))] : []),
-    element("button", { type: "button", disabled: !beside(at - 1), onclick: beside(at - 1) || null, "data-focus": "before" }, "← before"),
-    element("button", { type: "button", disabled: !beside(at + 1), onclick: beside(at + 1) || null, "data-focus": "after" }, "after →"),
+    element("button", { type: "button", disabled: !beside(at - 1), onclick: beside(at - 1) || null, "data-focus": "before" }, "← previous"),
+    element("button", { type: "button", disabled: !beside(at + 1), onclick: beside(at + 1) || null, "data-focus": "after" }, "next →"),
   );
   const zoomed = state.key !== undefined && state.step !== undefined ? product(steps, Number(state.step), Number(state.key), answer, model, part) : null;
   if (zoomed) crumbs.push(`dot product with “${zoomed.key}”`);
@@ -53,7 +53,7 @@ const isVector = (step) => step.axes.length === 1;
 const trail = (crumbs) => element("nav", { class: "trail", "aria-label": "Where you are" }, ...crumbs.flatMap((crumb, i) => (i ? [" › ", crumb] : [crumb])));
 
 /**
- * The whole model: what the tokens of each stream go through.
+ * The whole model: the parts that process each stream.
  *
  * @param {Model} model
  * @param {ReadAnswer} answer
@@ -129,7 +129,7 @@ function looksOf(part, model) {
 }
 
 /**
- * Keys are tokens of the part's own stream, or of the one that it looks at.
+ * The labels of the keys: tokens of the part's own stream, or of the one that it attends to.
  *
  * @param {number} count
  * @param {number} index
@@ -144,7 +144,7 @@ function keyNames(count, index, steps, { answer, model, part }) {
 }
 
 /**
- * One dot product, number by number.
+ * One dot product, element by element.
  *
  * @param {Step[]} steps
  * @param {number} index
@@ -172,13 +172,13 @@ function product(steps, index, key, answer, model, part) {
       strip(query.values, { name: "q", size }),
       strip(keys.values[key], { name: "k", size }),
       strip(products, { name: "products" }),
-      element("details", {}, element("summary", {}, "all numbers"), element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))),
+      element("details", {}, element("summary", {}, "All numbers"), element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows))),
     ),
   };
 }
 
 /**
- * Opens the line of code that computes a step.
+ * Opens the source code at the line that computes a step.
  *
  * @param {Code} code
  */

@@ -1,4 +1,4 @@
-// What if: switch heads off, change a word, drop the mask, the scaling or the positions; see what is said then.
+// What if: switch off heads, change a word, drop the mask, the scaling or the positions, and compare the outputs.
 
 import { ask } from "regard/api.js";
 import { element, number, percent, section, signed } from "regard/draw.js";
@@ -29,7 +29,7 @@ export async function draw({ model, state, go, question }) {
   /** @type {(form: HTMLFormElement) => Changes} */
   const read = (form) => Object.fromEntries(roles.map(parameter).map((name) => [name, form[name].value.trim() || null]));
   const fields = roles.map((role) => {
-    const name = roles.length === 1 ? "Read this instead " : `Read this instead (${role}) `;
+    const name = roles.length === 1 ? "Change the input " : `Change the input (${role}) `;
     return element("label", {}, name, medium(model.accepts[role]).otherField(parameter(role), state[parameter(role)] ?? question.inputs[role]));
   });
   const undone = Object.fromEntries(["off", "mask", "scaling", "positions", ...roles.map(parameter)].map((name) => [name, null]));
@@ -42,13 +42,13 @@ export async function draw({ model, state, go, question }) {
     });
   return [
     section(
-      "Change something",
+      "Interventions",
       element(
         "form",
         { class: "controls", onsubmit: (event) => (event.preventDefault(), go(read(/** @type {HTMLFormElement} */ (event.target)))) },
         ...fields,
-        element("button", { "data-focus": "change" }, "Change"),
-        element("button", { type: "button", "data-focus": "undo", onclick: () => go(undone) }, "All as it was"),
+        element("button", { "data-focus": "change" }, "Apply"),
+        element("button", { type: "button", "data-focus": "undo", onclick: () => go(undone) }, "Reset"),
       ),
       switches(model, { off, mask, scaling }, flip),
       ...model.positions.paths.map((path) => box(`positions: ${path}`, !positions.includes(path), flip("positions", path))),
@@ -56,12 +56,12 @@ export async function draw({ model, state, go, question }) {
     element(
       "div",
       { class: "pair" },
-      section("As it was", said(answer.own)),
-      section("After the change", said(answer.changed)),
+      section("Before the change", predicted(answer.own)),
+      section("After the change", predicted(answer.changed)),
     ),
     section(
-      "What it thinks now of the output at hand",
-      ...(answer.given ? [compared(answer.original, answer.given), against(answer.original, answer.given)] : [element("p", {}, "It does not fit the other text.")]),
+      "The original output after the change",
+      ...(answer.given ? [compared(answer.original, answer.given), against(answer.original, answer.given)] : [element("p", {}, "The original output does not fit the changed input.")]),
     ),
   ];
 }
@@ -72,7 +72,7 @@ export async function draw({ model, state, go, question }) {
  */
 function compared(before, after) {
   const [one, other] = [before.log_probability, after.log_probability];
-  return element("p", {}, `log p of the output at hand: ${number(one)} before, ${number(other)} after the change (${number(other - one)}).`);
+  return element("p", {}, `log p of the original output: ${number(one)} before, ${number(other)} after the change (${number(other - one)}).`);
 }
 
 /**
@@ -81,14 +81,14 @@ function compared(before, after) {
  * @param {Flip} flip
  */
 function switches(model, { off, mask, scaling }, flip) {
-  const most = Math.max(0, ...model.looks.map((look) => look.heads));
-  const head = element("tr", {}, ...["attention", ...Array(most).keys(), "mask", "÷ √K"].map((text) => element("th", { scope: "col" }, String(text))));
+  const maximum = Math.max(0, ...model.looks.map((look) => look.heads));
+  const head = element("tr", {}, ...["attention", ...Array(maximum).keys(), "mask", "÷ √K"].map((text) => element("th", { scope: "col" }, String(text))));
   const rows = model.looks.map(({ path, heads, scaled }) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, path),
-      ...[...Array(most).keys()].map((i) => element("td", {}, ...(i < heads ? [box(`${path}, head ${i}`, !off.includes(`${path}:${i}`), flip("off", `${path}:${i}`), true)] : []))),
+      ...[...Array(maximum).keys()].map((i) => element("td", {}, ...(i < heads ? [box(`${path}, head ${i}`, !off.includes(`${path}:${i}`), flip("off", `${path}:${i}`), true)] : []))),
       element("td", {}, box(`${path}, mask`, !mask.includes(path), flip("mask", path), true)),
       element("td", {}, ...(scaled ? [box(`${path}, scaling`, !scaling.includes(path), flip("scaling", path), true)] : [])),
     ),
@@ -107,7 +107,7 @@ function box(name, checked, change, isQuiet = false) {
 }
 
 /** @param {Spoken} spoken */
-function said(spoken) {
+function predicted(spoken) {
   const { probabilities, log_probability: total } = spoken;
   const tokens = labels(spoken).map((name, i) => element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
   return element("div", {}, element("p", { class: "tokens" }, ...tokens), element("p", { class: "quiet" }, `log p ${number(total)}`));
@@ -133,6 +133,6 @@ function against(before, after) {
       element("td", { class: "quiet" }, after.others[i].slice(0, 3).map(([piece, p]) => `${label(piece)} ${percent(p)}`).join("   ")),
     );
   });
-  const head = ["token", "before", "after", "Δ log p", "it would rather say"].map((text) => element("th", { scope: "col" }, text));
+  const head = ["token", "before", "after", "Δ log p", "now most probable"].map((text) => element("th", { scope: "col" }, text));
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }

@@ -1,22 +1,22 @@
-// Text: tokens are merged into words, which stand in a row.
+// Text: tokens are merged into words, shown in a row.
 
 import { element, spaced } from "regard/draw.js";
 
-/** What an input is called where it is the only one. */
+/** The label of a single input. */
 export const title = "Text";
 
 /** What tokens are merged into. */
 export const units = "words";
 
 /**
- * What a token looks like in a list: a space stands for nothing, and nothing for an empty piece.
+ * The label of a token: without surrounding spaces; a symbol stands for a line break or an empty piece.
  *
  * @param {string} piece
  */
 export const label = (piece) => piece.trim() || (piece.includes("\n") ? "⏎" : "·");
 
 /**
- * The words, each with the places of its tokens.
+ * The words, each with the indices of its tokens.
  *
  * @param {Stream} stream
  */
@@ -25,7 +25,7 @@ export function merged({ layout }) {
 }
 
 /**
- * The class of the element that shows a word; of two texts, the second has a colour of its own.
+ * The class of the element that shows a word; the second of two texts has its own colour.
  *
  * @param {Stream} stream
  * @param {number} i
@@ -49,7 +49,7 @@ export const laidOut = (_stream, elements, attributes = {}) => element("p", { cl
 export const line = ({ layout }) => layout.spelled.join(" ");
 
 /**
- * The text up to a token, and another token after it; null where there is no going on: within a character, or with a token that is none or no text.
+ * The text up to a token, followed by another token; null where that is impossible: within a character, or with a special token.
  *
  * @param {Stream} stream
  * @param {number} i
@@ -62,7 +62,7 @@ export function continued({ layout }, i, piece) {
 }
 
 /**
- * Where an input is typed.
+ * The field for an input.
  *
  * @param {string} name
  */
@@ -70,14 +70,14 @@ export function field(name) {
   const box = element("textarea", { name, rows: 1, autocomplete: "off", spellcheck: "false", maxlength: 4000 });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault(); // with Shift, it breaks the line
+    event.preventDefault(); // Shift+Enter inserts a line break
     box.form?.requestSubmit();
   });
   return box;
 }
 
 /**
- * Where another input is typed, to be read instead.
+ * The field for a changed input.
  *
  * @param {string} name
  * @param {string} value

@@ -38,13 +38,13 @@ MODELS = {
     "Transformer": ["translate/transformer", "model.preset=small"],
 }
 RATES = (3e-4, 1e-3, 3e-3)
-SAME = [
+SHARED = [
     "tokenizer.vocab_size=6000", "tokenizer.joint=true", "model.width=256", "model.dropout=0.2",
     "train.batch_tokens=2000", "train.warmup=400", "train.schedule=linear", "train.cooldown=0.0",
     "train.label_smoothing=0.1",
     "train.ema=0.999", "train.validate_every=400", "train.checkpoint_every=400", "seed=1",
 ]  # fmt: skip
-FEW = 5  # steps per measurement of speed
+SPEED_STEPS = 5  # per measurement of speed
 LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 18), (19, 99))  # words in the source
 
 
@@ -55,7 +55,7 @@ def folder(model: str, rate: float) -> Path:
 
 def recipe_of(model: str, data: Path) -> list[str]:
     """The recipe of a model and its overrides."""
-    return [*MODELS[model], *SAME, *multi30k(data), "train.epochs=1000"]
+    return [*MODELS[model], *SHARED, *multi30k(data), "train.epochs=1000"]
 
 
 def speeds(data: Path) -> dict[str, float]:
@@ -70,14 +70,16 @@ def speeds(data: Path) -> dict[str, float]:
                 contenders[model] = partial(few_steps, training_of(chosen, Report(Console(quiet=True))))
             seconds = interleave(contenders)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({model: 60 * FEW / statistics.median(s) for model, s in seconds.items()}), "utf-8")
+        path.write_text(
+            json.dumps({model: 60 * SPEED_STEPS / statistics.median(s) for model, s in seconds.items()}), "utf-8"
+        )
     found: dict[str, float] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def few_steps(training: Training) -> None:
     """Run a few training steps."""
-    for _ in range(FEW):
+    for _ in range(SPEED_STEPS):
         training.step([next(training.batches)], 1e-4)
 
 

@@ -48,19 +48,19 @@ def main() -> None:
 
 def measure(texts: Sequence[str], ours: Mapping[str, Any], theirs: Any) -> None:
     """Compare the vectors and the speed of Regard's engines and the peer."""
-    ask: dict[str, Callable[[], Any]] = {
+    contenders: dict[str, Callable[[], Any]] = {
         f"Regard, --engine {name}": partial(model.embed, texts, normalise=True) for name, model in ours.items()
     }
-    ask[PEER] = partial(theirs.encode, texts, normalize_embeddings=True, show_progress_bar=False)
-    torch_ND, ct2_ND, peer_ND = (np.asarray(run()) for run in ask.values())
+    contenders[PEER] = partial(theirs.encode, texts, normalize_embeddings=True, show_progress_bar=False)
+    torch_ND, ct2_ND, peer_ND = (np.asarray(run()) for run in contenders.values())
     apart, cosine_N = np.abs(torch_ND - peer_ND).max(), (ct2_ND * peer_ND).sum(1)
     print(f"{machine()}, {PEER} {sentence_transformers.__version__}; {len(texts):,} sentences")
     print(f"torch: vectors differ by at most {apart:.1e}")
     low, middle, below = cosine_N.min(), np.median(cosine_N), (cosine_N < 0.99).mean()
     print(f"ct2: cosines from {low:.4f}, median {middle:.4f}, {below:.1%} below 0.99")
     assert apart < 1e-5
-    seconds = interleave(ask)
-    for name in list(ask)[:-1]:
+    seconds = interleave(contenders)
+    for name in list(contenders)[:-1]:
         print(report({each: seconds[each] for each in (name, PEER)}, len(texts), "sentences"))
 
 

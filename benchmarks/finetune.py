@@ -30,7 +30,7 @@ from regard.evaluation.glue import scores
 from regard.recipe import training as training_of
 from regard.training.report import Report
 
-EPOCHS, SIZE, RATE, WARMUP, LONGEST = 3, 32, 5e-5, 50, 128
+EPOCHS, SIZE, RATE, WARMUP, MAX_LENGTH = 3, 32, 5e-5, 50, 128
 
 
 def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
@@ -41,7 +41,7 @@ def ours(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
         f"task={task}", f'data.folder="{data}"', f'model.init="hf:{model}"', f"seed={seed}", f'run="{run}"',
         f"train.epochs={EPOCHS}", f"train.batch_size={SIZE}", f"train.learning_rate={RATE}", f"train.warmup={WARMUP}",
         f"train.validate_every={-(-count // SIZE)}", "train.checkpoint_every=100000", "train.batch_tokens=100000",
-        f"data.max_length={LONGEST}",
+        f"data.max_length={MAX_LENGTH}",
     ]  # fmt: skip
     training = training_of(recipe.read("bert/glue", changes), Report(Console(quiet=True)))
     training.train()
@@ -61,7 +61,12 @@ def theirs(model: str, data: Path, task: str, seed: int) -> dict[str, float]:
     def encode(examples: list[Example]) -> Any:
         second = None if examples[0].second is None else [str(e.second) for e in examples]
         return tokenizer(
-            [e.text for e in examples], second, truncation=True, max_length=LONGEST, padding=True, return_tensors="pt"
+            [e.text for e in examples],
+            second,
+            truncation=True,
+            max_length=MAX_LENGTH,
+            padding=True,
+            return_tensors="pt",
         )
 
     def answers(examples: list[Example]) -> torch.Tensor:

@@ -52,14 +52,14 @@ def theirs(ours: Completer) -> Any:
     return model
 
 
-def we_write(ours: Completer, batch: int) -> list[list[int]]:
-    """The generated tokens of each text."""
+def regard_tokens(ours: Completer, batch: int) -> list[list[int]]:
+    """The tokens that Regard generates for each text."""
     return [list(found.tokens) for found in ours.complete(PROMPT, samples=batch, tokens=TOKENS, temperature=0.0)]
 
 
 @torch.no_grad()
-def they_write(model: Any, read: list[int], batch: int) -> list[list[int]]:
-    """The generated tokens of each text."""
+def hugging_face_tokens(model: Any, read: list[int], batch: int) -> list[list[int]]:
+    """The tokens that Hugging Face generates for each text."""
     read_BT = torch.tensor(read).expand(batch, -1)
     written = model.generate(read_BT, attention_mask=torch.ones_like(read_BT), max_new_tokens=TOKENS, do_sample=False)
     texts: list[list[int]] = written[:, read_BT.size(1) :].tolist()
@@ -73,7 +73,7 @@ def peak(folder: str, batch: int) -> None:
     length, config = ours.count({"text": PROMPT}) + TOKENS, ours.model.config
     cache = 2 * config.layers * batch * length * config.width * 4
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak, to exclude that of loading the model
-    we_write(ours, batch)
+    regard_tokens(ours, batch)
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     used = int(line.split()[1]) * 1024
     print(f"{weights / MEGABYTE:,.0f} + {cache / MEGABYTE:,.0f} + {(used - weights - cache) / MEGABYTE:,.0f} MB")
@@ -97,8 +97,11 @@ def measure(folder: str) -> None:
     model, (read,) = theirs(ours), ours.tokenizer.encode([PROMPT])
     print(machine())
     for batch in BATCHES:
-        assert we_write(ours, batch) == they_write(model, read, batch), "the two outputs differ"
-        contenders = {"Regard": partial(we_write, ours, batch), "Hugging Face": partial(they_write, model, read, batch)}
+        assert regard_tokens(ours, batch) == hugging_face_tokens(model, read, batch), "the two outputs differ"
+        contenders = {
+            "Regard": partial(regard_tokens, ours, batch),
+            "Hugging Face": partial(hugging_face_tokens, model, read, batch),
+        }
         seconds = interleave(contenders)
         print(f"\nbatch {batch}\n\n{report(seconds, batch * TOKENS, 'tokens')}")
         if batch == 1:

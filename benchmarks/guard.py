@@ -84,8 +84,14 @@ VERBS: dict[str, list[str]] = {
         f"translate with {name}": ["translate", "--model", f"runs/translate/{name}", "--json", TEXT]
         for name in ("dates", "transformer", "rnn", "conv")
     },
-    "complete": ["complete", "--model", "runs/gpt2/own-text", "--json", "--samples", "2", "--tokens", "8", "the dog"],
-    "complete, beam": ["complete", "--model", "runs/gpt2/characters", "--json", "--beam", "2", "--tokens", "8", "the"],
+    "complete": [
+        "complete", "--model", "runs/gpt2/own-text", "--json", "--samples", "2",
+        "--max-tokens", "8", "the dog",
+    ],
+    "complete, beam": [
+        "complete", "--model", "runs/gpt2/characters", "--json", "--beam", "2",
+        "--max-tokens", "8", "the",
+    ],
     "classify": ["classify", "--model", "runs/bert/classify", "--json", TEXT],
     "tag": ["tag", "--model", "runs/bert/tag", "--json", TEXT],
     "tag, recurrent": ["tag", "--model", "runs/tag/rnn", "--json", TEXT],

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 
-class Apart:
+class SeparateProcess:
     """A contender in its own process, so that process settings of one, such as kept memory, do not affect the others.
 
     Args:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from harness import Apart, interleave, machine, report
+from harness import SeparateProcess, interleave, machine, report
 from regard import recipe
 from regard.recipe import training as training_of
 from regard.training.report import Report
@@ -77,9 +77,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as run:
         contenders: dict[str, Callable[[], None]] = {
-            "Regard": Apart(Ours, options.text, f"{run}/run"),
-            "nanoGPT": Apart(Theirs, options.text, options.nanogpt, False),
-            "nanoGPT, biases as in GPT-2": Apart(Theirs, options.text, options.nanogpt, True),
+            "Regard": SeparateProcess(Ours, options.text, f"{run}/run"),
+            "nanoGPT": SeparateProcess(Theirs, options.text, options.nanogpt, False),
+            "nanoGPT, biases as in GPT-2": SeparateProcess(Theirs, options.text, options.nanogpt, True),
         }
         seconds = interleave(contenders, rounds=25)
     print(machine())

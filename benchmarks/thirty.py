@@ -35,9 +35,9 @@ from regard.recipe import training as training_of
 from regard.store.models import load_tensors
 from regard.training.report import Report
 
-GOAL, EVERY, VOCABULARY, SIZE, WARMUP, MOST = 30.0, 100, 6000, 128, 400, 4000
+GOAL, EVAL_EVERY, VOCABULARY, SIZE, WARMUP, MAX_STEPS = 30.0, 100, 6000, 128, 400, 4000
 OnScore = Callable[[int, float, float], bool]
-"""Receives steps, minutes and BLEU; returns whether to stop."""
+"""Called with the step, the minutes and BLEU; returns whether to stop."""
 
 
 class Clock:
@@ -50,7 +50,7 @@ class Clock:
         """Stop the clock."""
         self.minutes += (time.process_time() - self._since) / 60
 
-    def go(self) -> None:
+    def start(self) -> None:
         """Start the clock again."""
         self._since = time.process_time()
 
@@ -66,22 +66,22 @@ def ours(data: Path, rate: float, on_score: OnScore) -> None:
     with tempfile.TemporaryDirectory() as run:
         changes = [
             *multi30k(data),
-            f"run={run}/run", f"tokenizer.vocab_size={VOCABULARY}", "model.preset=small", f"train.steps={MOST}",
+            f"run={run}/run", f"tokenizer.vocab_size={VOCABULARY}", "model.preset=small", f"train.steps={MAX_STEPS}",
             "train.epochs=1000", "train.batch_tokens=2000", f"train.warmup={WARMUP}", f"train.learning_rate={rate}",
             "train.ema=0.99", "threads=1",
         ]  # fmt: skip
         training = training_of(recipe.read("translate/transformer", changes), Report(Console(quiet=True)))
         clock = Clock()
-        for step in range(1, MOST + 1):
+        for step in range(1, MAX_STEPS + 1):
             training.advance()
-            if step % EVERY == 0:
+            if step % EVAL_EVERY == 0:
                 clock.stop()
                 model: Any = training.validation_model
                 load_tensors(model, training._weights(), "the weights so far")
                 found = training.task.open(model, training.task.codecs).translate([a for a, _ in valid], beam=1)
                 if on_score(step, clock.minutes, score([each[0].text for each in found], valid)):
                     return
-                clock.go()
+                clock.start()
 
 
 def theirs(data: Path, rate: float, on_score: OnScore) -> None:
@@ -110,13 +110,13 @@ def theirs(data: Path, rate: float, on_score: OnScore) -> None:
     read = tokenizer.encode([source for source, _ in valid])
     clock = Clock()
 
-    class Look(TrainerCallback):
+    class Evaluate(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if state.global_step % EVERY == 0:
+            if state.global_step % EVAL_EVERY == 0:
                 clock.stop()
                 written = translate(model, tokenizer, read)
                 control.should_training_stop = on_score(state.global_step, clock.minutes, score(written, valid))
-                clock.go()
+                clock.start()
 
     def collate(some: Sequence[Any]) -> dict[str, torch.Tensor]:
         fill = {"input_ids": PAD_ID, "attention_mask": 0, "decoder_input_ids": PAD_ID, "labels": -100}
@@ -124,12 +124,12 @@ def theirs(data: Path, rate: float, on_score: OnScore) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = Seq2SeqTrainingArguments(
-            folder, max_steps=MOST, per_device_train_batch_size=SIZE, learning_rate=rate, warmup_steps=WARMUP,
+            folder, max_steps=MAX_STEPS, per_device_train_batch_size=SIZE, learning_rate=rate, warmup_steps=WARMUP,
             lr_scheduler_type="inverse_sqrt", label_smoothing_factor=0.1, use_cpu=True, report_to="none",
             save_strategy="no", logging_strategy="no", train_sampling_strategy="group_by_length",
             remove_unused_columns=False, dataloader_pin_memory=False, disable_tqdm=True,
         )  # fmt: skip
-        Seq2SeqTrainer(model, arguments, collate, train_dataset=examples, callbacks=[Look()]).train()
+        Seq2SeqTrainer(model, arguments, collate, train_dataset=examples, callbacks=[Evaluate()]).train()
 
 
 @torch.no_grad()

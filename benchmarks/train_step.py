@@ -1,15 +1,15 @@
-"""One training step of an encoder-decoder, beside other libraries'.
+"""One training step of an encoder-decoder, compared with other libraries.
 
     python benchmarks/train_step.py
     python benchmarks/train_step.py --size tiny
 
 *small* has 3+3 layers and width 256, *tiny* 4+4 and width 128. All have the same shape, with the norm after each
-sublayer, and dropout in the same places: on embeddings and on what each sublayer adds; torch.nn.Transformer takes part
-a second time, with all the dropout that it comes with. They get the same batch of 64 pairs of 24 tokens, cross-entropy
-with label smoothing of 0.1 and AdamW; one step is forward, backward and update. Each runs in a process of its own.
-Regard comes as it trains: with its own dropout, its own loss, which never forms all logits, the fused optimizer, and
-memory that is kept. JoeyNMT takes part where it is installed (it needs an environment of its own, because it asks for
-an old protobuf), with its own loss, and with dropout inside its attention and feed-forward layers, too.
+sublayer, and dropout in the same places: on embeddings and on the output of each sublayer. torch.nn.Transformer is also
+measured with its default dropout. All get the same batch of 64 pairs of 24 tokens, cross-entropy with label smoothing
+of 0.1, and AdamW; one step is forward, backward and update. Each runs in its own process.
+Regard runs as in training: with its own dropout, its own loss, which never materialises all logits, the fused
+optimizer, and memory that is kept from step to step. JoeyNMT is measured if it is installed (in a separate environment,
+because it requires an old protobuf), with its own loss, and with dropout also inside attention and feed-forward layers.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
-from harness import Apart, interleave, machine, ratio, report
+from harness import SeparateProcess, interleave, machine, ratio, report
 from regard.data.parallel import PairBatch as Batch
 from regard.interop.marian import write_config
 from regard.models.transformer import TransformerConfig
@@ -38,16 +38,16 @@ class TorchTransformer(nn.Module):
     """torch.nn.Transformer with a tied embedding and learned positions.
 
     Args:
-        as_it_comes: with dropout also on attention weights and inside the feed-forward network, as torch has it.
+        default_dropout: dropout also on attention weights and inside the feed-forward network, torch's default.
     """
 
-    def __init__(self, shape: TransformerConfig, as_it_comes: bool) -> None:
+    def __init__(self, shape: TransformerConfig, default_dropout: bool) -> None:
         super().__init__()
         width, layers = shape.width, shape.encoder_layers
         self.embedding = nn.Embedding(VOCABULARY, width)
         self.positions = nn.Parameter(torch.randn(LENGTH, width))
         self.body = nn.Transformer(width, shape.heads, layers, layers, shape.ff_width, DROPOUT, batch_first=True)
-        for layer in () if as_it_comes else (*self.body.encoder.layers, *self.body.decoder.layers):
+        for layer in () if default_dropout else (*self.body.encoder.layers, *self.body.decoder.layers):
             layer.dropout.p = 0.0  # inside the feed-forward network
             for attention in (module for module in layer.modules() if isinstance(module, nn.MultiheadAttention)):
                 attention.dropout = 0.0  # on the weights
@@ -68,7 +68,7 @@ class TorchTransformer(nn.Module):
 
 
 def joey(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
-    """JoeyNMT's model in the same shape and the loss of a batch."""
+    """JoeyNMT's model of the same shape, and its loss function."""
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
 
@@ -110,7 +110,7 @@ def joey(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]
 
 
 class Stepper:
-    """One training step of a contender, in a process of its own.
+    """One training step of a contender.
 
     Args:
         name: one of `CONTENDERS`.
@@ -125,20 +125,20 @@ class Stepper:
             keep_memory()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=is_ours)
         rng = torch.Generator().manual_seed(0)
-        # from 4 on, so that no library takes a token for padding
+        # ids start at 4, so that no library treats a token as padding
         source, target, following = (torch.randint(4, VOCABULARY, (BATCH, LENGTH), generator=rng) for _ in range(3))
-        # ours is given a mask, too, though it hides nothing: all others compute with one
+        # Regard also gets a mask, though nothing is padding, because all others use one
         self.batch = Batch(source, target, following, torch.zeros(BATCH, LENGTH, dtype=torch.bool))
 
     def __call__(self) -> None:
-        """Forward, backward, update, on a loss that is summed over tokens."""
+        """Forward, backward, update; the loss is the mean over tokens."""
         self.optimizer.zero_grad()
         (self.loss(self.batch) / self.batch.next_BT.numel()).backward()
         self.optimizer.step()
 
 
 class Products:
-    """Nothing but matrix products, of the shape that `regard train` takes for the machine's limit."""
+    """Only matrix products, of the shape with which `regard train` measures the machine's limit."""
 
     times = 50
 
@@ -148,25 +148,25 @@ class Products:
         self.flops = self.times * 2 * rows * inner * columns
 
     def __call__(self) -> None:
-        """Runs `times` steps."""
+        """Run `times` products."""
         for _ in range(self.times):
             self.a @ self.b
 
 
 def regard(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
-    """Our model and the loss of a batch."""
+    """Regard's model and its loss function."""
     model = shape.build()
     return model, lambda batch: translation.loss(model, batch, SMOOTHING)[0]
 
 
-def torch_transformer(shape: TransformerConfig, as_it_comes: bool) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
-    """torch's."""
-    model = TorchTransformer(shape, as_it_comes)
+def torch_transformer(shape: TransformerConfig, default_dropout: bool) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    """torch's model and its loss function."""
+    model = TorchTransformer(shape, default_dropout)
     return model, lambda batch: cross_entropy(model(batch.source_BS, batch.target_BT), batch.next_BT)
 
 
 def hugging_face(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
-    """Marian."""
+    """Hugging Face's Marian and its loss function."""
     model = MarianMTModel(MarianConfig.from_dict(write_config(shape))).train()
 
     def loss(batch: Batch) -> Tensor:
@@ -180,34 +180,36 @@ def hugging_face(shape: TransformerConfig) -> tuple[nn.Module, Callable[[Batch],
 
 
 def cross_entropy(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
-    """torch's own loss."""
+    """Cross-entropy with torch's function, summed over tokens."""
     return F.cross_entropy(logits_BTV.flatten(0, 1), next_BT.flatten(), reduction="sum", label_smoothing=SMOOTHING)
 
 
 CONTENDERS: dict[str, Callable[[TransformerConfig], Any]] = {
     "Regard": regard,
-    "torch.nn.Transformer, dropout as in Regard": lambda shape: torch_transformer(shape, as_it_comes=False),
-    "torch.nn.Transformer, as it comes": lambda shape: torch_transformer(shape, as_it_comes=True),
+    "torch.nn.Transformer, dropout as in Regard": lambda shape: torch_transformer(shape, default_dropout=False),
+    "torch.nn.Transformer, default dropout": lambda shape: torch_transformer(shape, default_dropout=True),
     "Hugging Face Marian": hugging_face,
     "JoeyNMT": joey,
 }
 
 
 def main() -> None:
-    """Measures and prints a table."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("tiny", "small"), default="small")
     size = parser.parse_args().size
     names = [name for name in CONTENDERS if name != "JoeyNMT" or find_spec("joeynmt")]
-    contenders = {name: Apart(Stepper, size, name) for name in names}
-    seconds = interleave({**contenders, "products": Apart(Products)}, rounds=20)
+    contenders = {name: SeparateProcess(Stepper, size, name) for name in names}
+    seconds = interleave({**contenders, "products": SeparateProcess(Products)}, rounds=20)
     alone = seconds.pop("products")
     print(f"{machine()}; {size}")
     print(report(seconds, BATCH * LENGTH, "target tokens"))
     with FlopCounter() as count:
         Stepper(size, "Regard")()
     share, low, high = (count.flops / Products().flops * x for x in ratio(seconds["Regard"], alone))
-    print(f"\nRegard's matrix products run at {share:.0%} ({low:.0%} to {high:.0%}) of what they could alone")
+    print(
+        f"\nRegard's matrix products run at {share:.0%} ({low:.0%} to {high:.0%}) of the speed of matrix products alone"
+    )
 
 
 if __name__ == "__main__":

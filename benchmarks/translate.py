@@ -1,11 +1,11 @@
-"""Translating: Regard beside Hugging Face's `generate` and CTranslate2, the same weights, the same sentences.
+"""Translation speed: Regard, Hugging Face's `generate` and CTranslate2, same weights, same sentences.
 
     python benchmarks/translate.py
 
-The model is a *small* one (3+3 layers, width 256, vocabulary 8,000) in Marian's shape, converted for the others. Its
-weights are random, and it never comes to an end of its own, so that all write the same number of tokens: 12 are read
-and 44 written. That they write the same is checked. The last row of each table is CTranslate2 in 8 bits as `--engine
-ct2` has it, tokenizer and all, beside CTranslate2 that is called directly with tokens.
+The model is *small* (3+3 layers, width 256, vocabulary 8,000), in Marian's shape, and converted for the others. Its
+weights are random and it never predicts the end of a sentence, so that all generate the same number of tokens: 44 for
+an input of 12. The outputs are checked to agree. The second table of each shape compares `--engine ct2` (8 bits,
+with tokenization) with CTranslate2 called directly with tokens.
 """
 
 import random
@@ -27,12 +27,12 @@ from regard.models.transformer import TransformerConfig
 from regard.store.models import tensors
 from regard.tasks.translation import Translator
 
-READ, WRITTEN = 12, 44  # tokens; ours may write 20 more than twice as many as it reads
-SHAPES = ((64, 4), (1, 4), (1, 1))  # sentences and width of the beam
+READ, WRITTEN = 12, 44  # tokens; Regard's limit is twice the input length plus 20
+SHAPES = ((64, 4), (1, 4), (1, 1))  # number of sentences, beam size
 
 
 def make(folder: Path) -> None:
-    """Writes a model of ours with random weights that never ends a sentence."""
+    """Save a Regard model with random weights that never ends a sentence."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 7))) for _ in range(20_000)]
     tokenizer = SubwordTokenizer.train("bpe", 8000, words)
@@ -41,7 +41,7 @@ def make(folder: Path) -> None:
         "small", vocab_size=8000, positions="sinusoidal_split", norm_placement="post", output_bias=True
     )
     model = config.build()
-    model.target_embedding.weight.data.mul_(3)  # or else it would be sure of nothing
+    model.target_embedding.weight.data.mul_(3)  # otherwise the predictions would be nearly uniform
     assert model.output_bias is not None
     model.output_bias.data[: END + 1] = -50
     library.save(folder, config, tensors(model), {"source": tokenizer, "target": tokenizer}, "# Random")
@@ -58,14 +58,14 @@ def sentences(tokenizer: SubwordTokenizer, count: int) -> list[str]:
     return found
 
 
-def we_write(ours: Translator, texts: Sequence[str], beam: int) -> list[tuple[int, ...]]:
-    """The tokens of each translation."""
+def regard_tokens(ours: Translator, texts: Sequence[str], beam: int) -> list[tuple[int, ...]]:
+    """The tokens of Regard's translations."""
     return [found.tokens for (found,) in ours.translate(texts, beam=beam, scores=False)]
 
 
 @torch.no_grad()
 def hugging_face(model: Any, read: Sequence[Sequence[int]], beam: int, n_best: int = 1) -> list[tuple[int, ...]]:
-    """The tokens of each translation, by `generate`."""
+    """The tokens of the translations by `generate`."""
     read_BS = pad(read, PAD_ID, after=END)
     written = model.generate(
         read_BS,
@@ -79,13 +79,13 @@ def hugging_face(model: Any, read: Sequence[Sequence[int]], beam: int, n_best: i
 
 
 def direct(engine: Any, read: Sequence[Sequence[str]], beam: int) -> list[list[str]]:
-    """The names of the tokens of each translation, by CTranslate2 itself."""
+    """The tokens of the translations by CTranslate2 called directly, as text."""
     found = engine.translate_batch(read, beam_size=beam, max_decoding_length=WRITTEN)
     return [result.hypotheses[0] for result in found]
 
 
 def measure(parent: str, count: int, beam: int) -> None:
-    """Prints a table for a batch of `count` sentences."""
+    """Print two tables for a batch of `count` sentences."""
     ours, fast = (library.load(name, Translator) for name in (f"{parent}/model", f"ct2:{parent}/int8"))
     texts = sentences(ours.source, count)
     read = ours.source.encode(texts)
@@ -96,26 +96,26 @@ def measure(parent: str, count: int, beam: int) -> None:
         kind: ctranslate2.Translator(f"{parent}/{kind}", intra_threads=torch.get_num_threads())
         for kind in ("float32", "int8")
     }
-    # which of the beam is best may differ: ours counts the end that is forced in the end, theirs does not
-    mine, theirs = we_write(ours, texts, beam), hugging_face(model, read, beam, n_best=beam)
+    # the best hypothesis of the beam may differ: only Regard scores the forced end token
+    mine, theirs = regard_tokens(ours, texts, beam), hugging_face(model, read, beam, n_best=beam)
     assert {len(tokens) for tokens in (*mine, *theirs)} == {WRITTEN}
     same = sum(tokens in theirs[n * beam : (n + 1) * beam] for n, tokens in enumerate(mine))
-    print(f"\n{count} sentences, beam of {beam}; what Regard writes is in Hugging Face's beam for {same}\n")
-    assert same >= 0.9 * count, "the two do not write the same"
+    print(f"\n{count} sentences, beam size {beam}; Regard's output is in Hugging Face's beam for {same}\n")
+    assert same >= 0.9 * count, "the outputs differ"
     for write in (
         partial(direct, engines["float32"], named),
         partial(direct, engines["int8"], named),
-        partial(we_write, fast, texts),
+        partial(regard_tokens, fast, texts),
     ):
         assert {len(tokens) for tokens in write(beam)} == {WRITTEN}
     groups: list[dict[str, Callable[[], object]]] = [
         {
-            "Regard": partial(we_write, ours, texts, beam),
+            "Regard": partial(regard_tokens, ours, texts, beam),
             "Hugging Face": partial(hugging_face, model, read, beam),
             "CTranslate2, float32": partial(direct, engines["float32"], named, beam),
         },
         {
-            "Regard, --engine ct2": partial(we_write, fast, texts, beam),
+            "Regard, --engine ct2": partial(regard_tokens, fast, texts, beam),
             "CTranslate2, int8": partial(direct, engines["int8"], named, beam),
         },
     ]
@@ -124,7 +124,7 @@ def measure(parent: str, count: int, beam: int) -> None:
 
 
 def main() -> None:
-    """Measures and prints tables."""
+    """Measure and print tables."""
     print(machine())
     with tempfile.TemporaryDirectory() as parent:
         make(Path(parent) / "model")

@@ -1,9 +1,9 @@
-"""Two versions of Regard side by side, to see that a change has cost no speed.
+"""Speed of two versions of Regard, to check that a change did not make it slower.
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before/src src
 
-They take turns, each in processes of its own, through what both have in common: `regard.load`, and the command line.
+The versions take turns, each in its own processes. Both are used through `regard.load` and the command line.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TRAIN = ["train", "translate/dates", "train.steps=150", "data.pairs=3000", "trai
 
 
 class Translations:
-    """Translates a batch of sentences, in a process that stays."""
+    """Translates a batch of sentences in a persistent process."""
 
     def __init__(self, source: str, count: int) -> None:
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class Translations:
         self._expect("ready")
 
     def __call__(self) -> None:
-        """Translates once."""
+        """Translate once."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
         self._expect("done")
@@ -52,29 +52,29 @@ class Translations:
 
 
 def environment(source: str) -> dict[str, str]:
-    """The one in which Regard is what is in this folder."""
+    """Environment variables with which Regard is imported from this folder."""
     return {**os.environ, "PYTHONPATH": str(Path(source).resolve())}
 
 
 def command(source: str, *arguments: str) -> None:
-    """Runs a command."""
+    """Run a command."""
     subprocess.run(
         [sys.executable, "-m", "regard", *arguments], env=environment(source), capture_output=True, check=True
     )
 
 
 def training(source: str) -> None:
-    """Trains in a new folder."""
+    """Train in a new folder."""
     with tempfile.TemporaryDirectory() as folder:
         command(source, *TRAIN, f"run={folder}/run")
 
 
 def main() -> None:
-    """Measures and prints all."""
+    """Measure and print all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before")
-    parser.add_argument("after")
-    asked = parser.parse_args()
+    parser.add_argument("before", help="src folder of the version before the change")
+    parser.add_argument("after", help="src folder of the version after the change")
+    options = parser.parse_args()
     makers: dict[str, Callable[[str], Callable[[], None]]] = {
         "64 sentences, beam 4": lambda source: Translations(source, 64),
         "1 sentence, beam 4": lambda source: Translations(source, 1),
@@ -83,7 +83,7 @@ def main() -> None:
     }
     print(machine())
     for name, make in makers.items():
-        seconds = interleave({"before": make(asked.before), "after": make(asked.after)})
+        seconds = interleave({"before": make(options.before), "after": make(options.after)})
         medians = ", ".join(f"{which} {statistics.median(times):.3f} s" for which, times in seconds.items())
         print(
             "{}: {}; {:.3f} times as fast ({:.3f} to {:.3f})".format(name, medians, *ratio(*reversed(seconds.values())))

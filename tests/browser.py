@@ -16,7 +16,7 @@ from regard.serve.app import make_app  # noqa: E402
 from regard.serve.explorer import Explorer  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; get it with: make browser")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; install it with: make browser")
 expect = sync_api.expect
 BREAD = "We are eating bread."
 
@@ -31,8 +31,8 @@ def serving(explorer: Explorer) -> Iterator[str]:
     thread.join()
 
 
-def see(page, address: str, view: str, **state: str) -> None:
-    page.goto("about:blank")  # or else a new address after the # would not load the page again
+def open_view(page, address: str, view: str, **state: str) -> None:
+    page.goto("about:blank")  # otherwise a URL that differs only after the # would not reload the page
     page.goto(f"{address}#{urlencode({'view': view, 'text': BREAD, **state})}")
     ready(page, view)
 

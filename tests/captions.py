@@ -1,4 +1,4 @@
-"""A model with two inputs, one of which is of a medium that neither Regard nor its page knows."""
+"""A model with two inputs, one of them in a medium that Regard and its page do not know."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ PICTURE = SimpleNamespace(
 
 
 class Captioner:
-    """Reads an image of two columns, a digit a patch, and a caption."""
+    """Reads an image of two columns, given as one digit per patch, and a caption."""
 
     accepts: ClassVar = {"image": "picture", "text": "text"}
 

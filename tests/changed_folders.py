@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's that are changed, to see what is then said of them."""
+"""Changes to Hugging Face model folders, for tests of errors."""
 
 import json
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 def change_json(path: Path, **changes: Any) -> None:
-    """Writes other values into a file; None takes a key away."""
+    """Changes keys of a JSON file; None removes a key."""
     values = {**json.loads(path.read_text("utf-8")), **changes}
     path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}), "utf-8")
 
 
 def change_tensors(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
     path = folder / "model.safetensors"
-    # copies, because the file that they are read from is written over
+    # copies, because the tensors are mapped from the file that is overwritten
     save_file(change({name: tensor.clone() for name, tensor in load_file(path).items()}), path, {"format": "pt"})
 
 

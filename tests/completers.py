@@ -1,11 +1,11 @@
-"""Small models that continue texts."""
+"""Small language models."""
 
 from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
 
-from helpers import lively
+from helpers import random_model
 from regard.blocks.positions import Positions, Sinusoidal
 from regard.codecs.gpt2 import ByteBpe, CharacterTokenizer, LosslessTokenizer
 from regard.models.gpt2 import Gpt2, Gpt2Config
@@ -26,7 +26,7 @@ def gpt2(tokenizer: LosslessTokenizer, **changes: int) -> Gpt2:
     torch.manual_seed(1)
     shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 48, **changes}
     model = Gpt2Config(vocab_size=tokenizer.vocab_size, **shape).build()
-    return lively(model)
+    return random_model(model)
 
 
 def completer(name: str, **changes: int) -> Completer:
@@ -34,7 +34,7 @@ def completer(name: str, **changes: int) -> Completer:
 
 
 class Boundless(Gpt2):
-    """A GPT-2 whose positions are computed, so that no text is too long."""
+    """A GPT-2 with sinusoidal positions, so that it has no maximum length."""
 
     limit = None  # type: ignore[assignment]
 
@@ -46,11 +46,11 @@ class Boundless(Gpt2):
 def boundless(name: str) -> Completer:
     torch.manual_seed(1)
     config = Gpt2Config(vocab_size=TOKENIZERS[name].vocab_size, width=8, heads=2, ff_width=12, layers=2, context=4)
-    return Completer(lively(Boundless(config)), TOKENIZERS[name])
+    return Completer(random_model(Boundless(config)), TOKENIZERS[name])
 
 
 class Parrot(nn.Module):
-    """Says these tokens, whatever it reads."""
+    """Predicts these tokens for any input."""
 
     limit = 1000
 
@@ -59,25 +59,25 @@ class Parrot(nn.Module):
         self.config, self.tokens = SimpleNamespace(vocab_size=vocab_size), tokens
         self.weight = nn.Parameter(torch.zeros(()))
 
-    def start(self, _tokens: Tensor) -> "Told":
-        return Told(0)
+    def start(self, _tokens: Tensor) -> "ParrotState":
+        return ParrotState(0)
 
-    def step(self, tokens: Tensor, state: "Told") -> tuple[Tensor, "Told"]:
+    def step(self, tokens: Tensor, state: "ParrotState") -> tuple[Tensor, "ParrotState"]:
         logits = torch.zeros(len(tokens), self.config.vocab_size)
         logits[:, self.tokens[state.count]] = 100.0
-        return logits, Told(state.count + 1)
+        return logits, ParrotState(state.count + 1)
 
 
-class Told(SimpleNamespace):
+class ParrotState(SimpleNamespace):
     def __init__(self, count: int) -> None:
         super().__init__(count=count)
 
-    def reorder(self, _index: Tensor) -> "Told":
+    def reorder(self, _index: Tensor) -> "ParrotState":
         return self
 
 
 def parrot(text: str, *, ends: bool = False) -> Completer:
-    """Says this text, one byte a token where it is not English."""
+    """Generates this text; text that is not English has one token per byte."""
     tokenizer = TOKENIZERS["pairs"]
     (tokens,) = tokenizer.encode([text])
     assert tokenizer.end is not None

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Helpers of several tests."""
 
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from regard.blocks.norms import LayerNorm
 sizes = st.integers(1, 5)
 seeds = st.integers(0, 2**31)
 
-# float64 leaves only the order of additions; float32 has 24 bits, of which sums over a few dozen terms lose a few
+# in float64 only the order of additions matters; float32 has 24 bits, and sums over a few dozen terms lose a few
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
 
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def randomise(module: M) -> M:
-    """Random values for all that training changes, norms and biases too, so that nothing can be forgotten unseen."""
+    """Sets parameters and running statistics to random values, so that a forgotten norm or bias changes the output."""
     for parameter in module.parameters():
         if parameter.requires_grad:
             nn.init.normal_(parameter, std=0.3)
@@ -35,8 +35,8 @@ def randomise(module: M) -> M:
 
 
 @torch.no_grad()
-def lively(model: M) -> M:
-    """A model to be asked, with random values under which words differ in what comes of them."""
+def random_model(model: M) -> M:
+    """A model for inference, with random weights that give different words different predictions."""
     for module in randomise(model).modules():
         if isinstance(module, LayerNorm):
             module.weight.add_(1)
@@ -44,7 +44,7 @@ def lively(model: M) -> M:
 
 
 def padded_tokens(lengths: list[int], vocab_size: int = 11) -> Tensor:
-    """Random tokens, followed by zeros, which none of them is."""
+    """Random tokens other than zero, padded with zeros."""
     tokens_BS = torch.zeros(len(lengths), max(lengths), dtype=torch.long)
     for row, length in zip(tokens_BS, lengths, strict=True):
         row[:length] = torch.randint(1, vocab_size, (length,))
@@ -52,14 +52,14 @@ def padded_tokens(lengths: list[int], vocab_size: int = 11) -> Tensor:
 
 
 def padded(lengths: list[int], vocab_size: int = 11) -> tuple[Tensor, Tensor]:
-    """Random tokens, also where there is padding, and the mask that says where that is."""
+    """Random tokens, also at padding positions, and the padding mask."""
     tokens_BS = torch.randint(vocab_size, (len(lengths), max(lengths)))
     return tokens_BS, torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
 
 
 @st.composite
 def attention_inputs(draw: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor | None, float | None]:
-    """Queries, keys, values, a mask of any shape that broadcasts (rows that see nothing included), and a scale."""
+    """Queries, keys, values, a mask of any shape that broadcasts (fully masked rows included), and a scale."""
     batch, heads, queries, keys, width, value_width = (draw(sizes) for _ in range(6))
     generator = torch.Generator().manual_seed(draw(seeds))
     query, key, value = (

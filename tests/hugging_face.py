@@ -1,4 +1,4 @@
-"""Hugging Face's BERTs and ours, and the folders that they are written to."""
+"""BERT models of Hugging Face and of Regard, and their folders."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ transformers = pytest.importorskip("transformers")
 WORDS = ["the", "child", "eats", "##s", "##ing", "eat", "bread", "Bread", "é", "e", ".", "日", "a", "##b", "stone"]
 TOKENS = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 LABELS = {0: "bad", 1: "good", 2: "so so"}
-# our head, Hugging Face's class, and what its config says of the head
+# Regard's head, Hugging Face's class, and the keys of its config for the head
 HEADS: dict[str, tuple[AnyHead, str, dict[str, Any]]] = {
     "vectors": (NoHead(), "BertModel", {}),
     "pre-training": (PretrainingHead(), "BertForPreTraining", {}),
@@ -54,7 +54,7 @@ def make_theirs(name: str, **changes: Any) -> Any:
 
 
 def write_theirs(folder: Path, model: Any) -> Path:
-    """A folder such as Hugging Face writes."""
+    """A folder as Hugging Face writes it."""
     model.save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", "utf-8")
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
@@ -69,7 +69,7 @@ def open_ours(folder: Path) -> Any:
 
 
 def answer(theirs: Any, **inputs: Tensor) -> Tensor:
-    """What their model says, in the shape of ours."""
+    """The output of Hugging Face's model, in the shape of Regard's."""
     found = theirs(**inputs)
     if "start_logits" in found:
         return torch.stack((found.start_logits, found.end_logits), dim=2)
@@ -84,8 +84,8 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
     tokens, is_padding = padded([9, 5, 2], vocab_size=24)
     segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 9])
     inputs = {"input_ids": tokens, "token_type_ids": segments, "attention_mask": (~is_padding).long()}
-    # float64 leaves the order of additions only, which tells a bug from rounding; float32 has 24 bits, of which two
-    # layers, each with sums over some dozen terms and a norm that may divide by little, lose about eight
+    # In float64 only the order of additions matters, so a bug is not mistaken for rounding. Float32 has 24 bits; two
+    # layers, each with sums over some dozen terms and a norm that may divide by a small number, lose about eight.
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 5e-5)):
         ours, theirs = ours.to(dtype), theirs.to(dtype)
         assert_same(ours(tokens, segments, is_padding), answer(theirs, **inputs), tolerance)

@@ -1,4 +1,4 @@
-"""Texts whose tokens tell their places, and examples to pre-train on that are made of them."""
+"""Texts whose tokens are their positions, and pre-training examples of them."""
 
 from itertools import pairwise
 from math import sqrt
@@ -14,7 +14,7 @@ SPECIALS = PAD_ID, UNKNOWN, BEGIN, END, MASK = range(5)
 
 
 class Numbers:
-    """A tokenizer whose words are the numbers of its tokens. Those that 4 does not divide continue a word."""
+    """A tokenizer whose words are token ids; ids that are not divisible by 4 continue a word."""
 
     pad, unknown, begin, end, mask = SPECIALS
     specials = frozenset(SPECIALS)
@@ -33,7 +33,7 @@ class Numbers:
 
 
 def corpus(folder: Path, documents: list[list[int]]) -> tuple[Sentences, Numbers]:
-    """Documents with sentences of these lengths, whose tokens are all the numbers from 5 on: each tells its place."""
+    """Documents with sentences of these lengths, whose tokens are consecutive numbers from 5."""
     bounds = np.cumsum([5, *(length for document in documents for length in document)])
     sentences = iter([" ".join(map(str, range(*bound))) for bound in pairwise(bounds)])
     texts = [[next(sentences) for _ in document] for document in documents]
@@ -41,7 +41,7 @@ def corpus(folder: Path, documents: list[list[int]]) -> tuple[Sentences, Numbers
     return encoded(lambda: iter(texts), "key", tokenizer, folder), tokenizer
 
 
-def fetched(epoch: PretrainingEpoch) -> list[PretrainingBatch]:
+def unpadded_examples(epoch: PretrainingEpoch) -> list[PretrainingBatch]:
     """Each example of an epoch, without padding."""
     lengths = epoch.lengths[:, 0].tolist()
     whole = epoch.fetch(np.arange(len(lengths)))
@@ -53,7 +53,7 @@ def fetched(epoch: PretrainingEpoch) -> list[PretrainingBatch]:
 
 
 def texts(batch: PretrainingBatch) -> tuple[list[int], list[int]]:
-    """A and B of a batch of one, with the true tokens, after a look at the marks around them."""
+    """The original tokens of texts A and B of a batch of one; checks their special tokens and segments."""
     tokens = torch.where(batch.words_BT == IGNORED, batch.tokens_BT, batch.words_BT)[0].tolist()
     middle = tokens.index(END)
     assert tokens[0] == BEGIN
@@ -62,6 +62,6 @@ def texts(batch: PretrainingBatch) -> tuple[list[int], list[int]]:
     return tokens[1:middle], tokens[middle + 1 : -1]
 
 
-def probable(count: int, trials: int, share: float) -> bool:
-    """Within 5 standard deviations of the binomial distribution: chance leaves it once in a million times."""
+def is_near_expected(count: int, trials: int, share: float) -> bool:
+    """Whether the count is within 5 standard deviations of the binomial mean, which fails once in a million times."""
     return abs(count - trials * share) < 5 * sqrt(trials * share * (1 - share))

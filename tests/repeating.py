@@ -1,4 +1,4 @@
-"""A small model with one layer that it goes through several times, and one with two attention cores in a module."""
+"""A small model whose one layer runs several times, and one with two attention cores in a module."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class LoopedConfig(Config):
 
 
 class Looped(nn.Module):
-    """A decoder with one layer, which runs three times, or fewer if `stops` says so."""
+    """A decoder whose one layer runs `stops` times, by default three."""
 
     looks: ClassVar = {"layer.attention": ("text", "text")}
     parts: ClassVar = dict.fromkeys(("tokens", "layer", "norm"), "text")
@@ -78,7 +78,7 @@ class Looped(nn.Module):
 
 
 class Window(AttentionCore):
-    """Dot products with the nearest keys only: a core that Regard knows nothing of."""
+    """Dot-product attention to the nearest keys only: a custom attention core."""
 
     def __init__(self, heads: int, reach: int) -> None:
         super().__init__(heads, scaled=True)
@@ -114,7 +114,7 @@ class Window(AttentionCore):
 
 
 class Both(nn.Module):
-    """Two heads that look at their neighbours, plus four that look everywhere."""
+    """The sum of two heads that attend to neighbours and four that attend to all tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def read(model: nn.Module) -> Trace:
 
 
 class LoopedSubject:
-    """A model with one layer that runs three times, at work on the same tokens whatever the text."""
+    """A pipeline of a model whose one layer runs three times; every text has the same tokens."""
 
     def __init__(self) -> None:
         self.model = looped()
@@ -165,7 +165,7 @@ class LoopedSubject:
     def count(self, inputs: Inputs) -> int:
         return len(inputs["text"])
 
-    def trace(self, _inputs: Inputs, _said: object = None) -> Trace:
+    def trace(self, _inputs: Inputs, _target: object = None) -> Trace:
         return read(self.model)
 
     def alternatives(self, _inputs: Inputs, _count: int) -> list[Any]:

@@ -17,7 +17,7 @@ SMALL = [
 
 
 def recipe(run: Path, *changes: str) -> Recipe:
-    begins = any(change.startswith("model.init=") for change in changes)  # a tokenizer comes with it
+    begins = any(change.startswith("model.init=") for change in changes)  # the tokenizer is that of the initial model
     small = [change for change in SMALL if not (begins and change.startswith("tokenizer"))]
     return read("translate/dates", [*small, f"run={run}", *changes])
 
@@ -36,7 +36,7 @@ def weights(run: Path, name: str = "last") -> bytes:
     return (run / name / "model.safetensors").read_bytes()
 
 
-def own_text(folder: Path, pairs: int, *changes: str) -> Recipe:
+def custom_recipe(folder: Path, pairs: int, *changes: str) -> Recipe:
     rows = [f"the {i} is {i}\tel {i} es {i}" for i in range(pairs)]
     (folder / "mine.tsv").write_text("".join(f"{row}\n" for row in rows))
     small = [change for change in SMALL if not change.startswith("data")]

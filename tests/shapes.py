@@ -1,4 +1,4 @@
-"""Looks at the locals of each function of Regard when it returns: names that end in a shape must tell the truth."""
+"""Checks that local variables of Regard with a shape suffix, such as x_BTD, have that shape."""
 
 import re
 import sys
@@ -14,12 +14,12 @@ import regard
 
 SOURCE = str(Path(regard.__file__).parent)
 SUFFIX = re.compile(r"_([A-Z0-9]*[A-Z][A-Z0-9]*|1)$")
-"""A letter is a dimension, of one size throughout a function; a digit is a dimension of that size."""
+"""A letter is a dimension that has one size in a function; a digit is a dimension of that size."""
 
 
 @contextmanager
 def shapes_checked() -> Iterator[set[str]]:
-    """Gives the names that were checked; fails where one does not tell the truth."""
+    """Yields the set of checked names; fails at the end if a name has the wrong suffix."""
     seen: set[str] = set()
     wrong: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A small run of any system, made from what the registry says of it: nothing here lists systems."""
+"""A small run of any system, derived from the registry without a list of systems."""
 
 import dataclasses
 import random
@@ -29,7 +29,7 @@ TRAIN = {"batch_tokens": 160, "warmup": 2, "validate_every": 2, "checkpoint_ever
 
 
 def cases() -> Iterator[tuple[System, type[Task], type[Config]]]:
-    """Every task of every system, and every kind of data once."""
+    """Every task of every system, and every kind of data at least once."""
     seen: set[type[Config]] = set()
     for system in systems.SYSTEMS:
         for task in system.tasks:
@@ -110,7 +110,7 @@ def fields(config: type[Any]) -> set[str]:
 
 
 def small_model(config: type[Config], **changes: Any) -> dict[str, Any]:
-    """The config of a small model, as far as it has the names that models share."""
+    """The config of a small model: its kind, and the sizes whose names it has."""
     chosen = {name: value for name, value in SIZES.items() if name in fields(config)}
     return {"kind": config.kind, **chosen, **changes}  # type: ignore[attr-defined]
 

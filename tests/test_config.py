@@ -50,14 +50,14 @@ def problems(data: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in error.value.problems]
 
 
-def test_a_config_is_read_and_written_back() -> None:
+def test_a_config_is_parsed_and_serialised() -> None:
     house = parse(House, {"animal": {"kind": "dog", "names": ["a", "é"]}, "rate": 0, "name": "x"})
     assert house.animal == Dog(names=("a", "é"))
     assert parse(House, json.loads(house.to_json())) == house
 
 
 @given(st.integers(1, 500), st.integers(1, 8), st.floats(0, 1, exclude_max=True), st.booleans(), st.text())
-def test_json_round_trip(multiple, heads, rate, warm, name) -> None:
+def test_a_config_survives_a_json_round_trip(multiple, heads, rate, warm, name) -> None:
     house = House(animal=Cat(width=multiple * heads % 1000 or heads, heads=1), rate=rate, warm=warm, name=name)
     assert parse(House, json.loads(house.to_json())) == house
 
@@ -67,7 +67,7 @@ def test_configs_are_frozen() -> None:
         Cat(width=4).width = 6  # type: ignore[misc]
 
 
-def test_an_unknown_key_is_named_with_its_nearest() -> None:
+def test_an_unknown_key_is_reported_with_the_nearest_known_key() -> None:
     assert problems({"animal": {"kind": "cat", "width": 4, "haeds": 3}}) == [
         "animal.haeds = 3: no such key; did you mean animal.heads?"
     ]
@@ -90,7 +90,7 @@ def test_an_unknown_key_is_named_with_its_nearest() -> None:
         ({"width": 1001, "heads": 7}, "animal.width = 1001: too wide"),
     ],
 )
-def test_wrong_values_are_named_with_a_remedy(data, message) -> None:
+def test_invalid_values_are_reported_with_a_remedy(data, message) -> None:
     assert problems({"animal": {"kind": "cat", **data}}) == [message]
 
 
@@ -114,18 +114,18 @@ def test_wrong_values_are_named_with_a_remedy(data, message) -> None:
         ({"rooms": {"hall": "big"}}, 'rooms.hall = "big": expected a whole number, got text'),
     ],
 )
-def test_other_wrong_values_are_named(data, message) -> None:
+def test_invalid_values_of_other_types_are_reported(data, message) -> None:
     assert problems({"animal": {"kind": "dog"}, **data}) == [message]
 
 
-def test_a_kind_that_does_not_exist_is_named_with_those_that_do() -> None:
+def test_an_unknown_kind_is_reported_with_the_known_ones() -> None:
     (message,) = problems({"animal": {"kind": "cta"}})
     assert message == "animal.kind = \"cta\": expected one of 'cat', 'dog'; did you mean 'cat'?"
     (message,) = problems({"animal": {}})
     assert message == "animal.kind: is required and missing; add it"
 
 
-def test_unknown_keys_do_not_hide_what_cannot_go_together() -> None:
+def test_unknown_keys_do_not_hide_invalid_combinations() -> None:
     assert problems({"animal": {"kind": "cat", "width": 5, "x": 1}, "y": 2}) == [
         "animal.x = 1: no such key; known keys here are kind, width, heads, preset",
         "y = 2: no such key; known keys here are animal, rate, warm, name, rooms, cats, shelves",
@@ -133,7 +133,7 @@ def test_unknown_keys_do_not_hide_what_cannot_go_together() -> None:
     ]
 
 
-def test_problems_inside_lists_and_tables_are_named() -> None:
+def test_problems_in_lists_and_tables_are_reported_with_their_path() -> None:
     dog = {"kind": "dog"}
     assert problems({"animal": dog, "cats": [{"width": 4}, {"width": 4, "haeds": 1}, {"width": "4"}]}) == [
         "cats.1.haeds = 1: no such key; did you mean cats.1.heads?",
@@ -172,7 +172,7 @@ def test_problems_inside_lists_and_tables_are_named() -> None:
         ({"animal": {"kind": "cat", "width": 10**10}}, "animal.width = 10000000000: must be at most 1000000000"),
     ],
 )
-def test_more_wrong_values_are_named(changes, message) -> None:
+def test_unusual_invalid_values_are_reported(changes, message) -> None:
     (found,) = problems({"animal": {"kind": "dog"}, **changes})
     assert found.startswith(message)
 
@@ -189,13 +189,13 @@ def test_more_wrong_values_are_named(changes, message) -> None:
         ),
     ],
 )
-def test_configs_made_in_python_are_checked_too(make, message) -> None:
+def test_configs_constructed_in_python_are_checked(make, message) -> None:
     with pytest.raises(ConfigError) as error:
         make()
     assert [str(problem) for problem in error.value.problems] == [message]
 
 
-def test_an_error_without_a_source_and_the_end_of_json() -> None:
+def test_an_error_without_a_source_names_the_config() -> None:
     with pytest.raises(ConfigError, match="^config: 1 problem\n"):
         parse(Cat, {})
     assert Cat(width=4).to_json().endswith("}\n")
@@ -227,7 +227,7 @@ class Lessons(Config):
     more: tuple[Batches, ...] = ()
 
 
-def test_an_old_key_is_told_by_its_new_name_and_its_value_is_checked() -> None:
+def test_a_renamed_key_is_reported_with_its_new_name_and_its_value_is_checked() -> None:
     data = override({"data": {"longest": 48}, "more": [{"max_length": 8, "share": 2}]}, ["data.rat=1"])
     with pytest.raises(ConfigError) as error:
         parse(Lessons, data)
@@ -241,14 +241,14 @@ def test_an_old_key_is_told_by_its_new_name_and_its_value_is_checked() -> None:
         parse(Batches, {"preset": "long", "longest": 48})
 
 
-def test_a_preset_stands_for_its_values_and_keys_beside_it_win() -> None:
+def test_keys_override_the_values_of_a_preset() -> None:
     assert Cat.preset("large") == Cat(width=64, heads=8)
     assert Cat.preset("large", heads=4) == Cat(width=64, heads=4)
     house = parse(House, {"animal": {"kind": "cat", "preset": "large", "width": 32}})
     assert house.animal == Cat(width=32, heads=8)
 
 
-def test_a_preset_that_does_not_exist_is_named() -> None:
+def test_an_unknown_preset_is_reported() -> None:
     assert problems({"animal": {"kind": "cat", "preset": "lrage"}}) == [
         "animal.preset = \"lrage\": no such preset; expected one of 'small', 'large'; did you mean 'large'?"
     ]
@@ -257,7 +257,7 @@ def test_a_preset_that_does_not_exist_is_named() -> None:
     ]
 
 
-def test_overrides_are_toml_values_or_else_text() -> None:
+def test_overrides_are_parsed_as_toml_or_else_as_text() -> None:
     data = {"a": {"b": 1, "c": [1]}, "d": "x"}
     changed = override(data, ["a.b=2", "a.e.f=1e-3", "d=two words", "g=[1, 2]", "h=true", "i=", 'j="5"', "k=a=b"])
     assert changed == {
@@ -267,11 +267,11 @@ def test_overrides_are_toml_values_or_else_text() -> None:
     assert data == {"a": {"b": 1, "c": [1]}, "d": "x"}
 
 
-def test_an_override_cannot_smuggle_in_a_second_one() -> None:
+def test_an_override_cannot_contain_a_second_override() -> None:
     assert override({}, ["a=1\nb=2"]) == {"a": "1\nb=2"}
 
 
-def test_odd_values_of_overrides_are_text_or_problems() -> None:
+def test_unusual_override_values_are_text_or_reported() -> None:
     digits = "9" * 5000
     assert override({}, [f"a={digits}", f"b={'[' * 5000}", " c . d = x "]) == {
         "a": digits, "b": "[" * 5000, "c": {"d": "x"},
@@ -280,7 +280,7 @@ def test_odd_values_of_overrides_are_text_or_problems() -> None:
         override({}, ["a=\udce9"])
 
 
-def test_bad_overrides_are_named_together() -> None:
+def test_invalid_overrides_are_reported_together() -> None:
     with pytest.raises(ConfigError) as error:
         override({"a": 1}, ["nonsense", "=3", "a.b=1", "a..b=1"])
     assert [str(problem) for problem in error.value.problems] == [
@@ -291,7 +291,7 @@ def test_bad_overrides_are_named_together() -> None:
     ]
 
 
-def test_toml_files_with_overrides(tmp_path: Path) -> None:
+def test_toml_files_are_read_with_overrides(tmp_path: Path) -> None:
     path = tmp_path / "house.toml"
     path.write_bytes("\ufeffname = 'héllo'\n[animal]\nkind = 'cat'\nwidth = 4\n".encode())
     assert load(House, path, ["animal.heads=4", "rate=0.5"]) == House(
@@ -299,7 +299,7 @@ def test_toml_files_with_overrides(tmp_path: Path) -> None:
     )
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere.toml"):
         load(House, tmp_path / "nowhere.toml")
     path = tmp_path / "house.toml"
@@ -311,7 +311,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         load(House, path)
 
 
-def test_a_date_where_none_belongs_is_an_ordinary_error(tmp_path: Path) -> None:
+def test_a_toml_date_is_reported_like_other_invalid_values(tmp_path: Path) -> None:
     path = tmp_path / "house.toml"
     path.write_text("warm = 2024-01-01\nanimal.kind = 'dog'\n")
     with pytest.raises(ConfigError, match='warm = "2024-01-01": is a date, which no key accepts'):

@@ -1,4 +1,4 @@
-"""The public face: what `import regard` offers to Python."""
+"""The public Python interface of `import regard`."""
 
 import subprocess
 import sys
@@ -10,33 +10,33 @@ import pytest
 import regard
 
 
-def test_every_public_name_is_there_and_can_be_completed() -> None:
+def test_public_names_exist_and_are_listed_for_completion() -> None:
     assert dir(regard) == sorted(regard.__all__)
     assert all(getattr(regard, name) for name in regard.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'laod'"):
         regard.laod  # noqa: B018
 
 
-def test_torch_is_not_imported_before_a_model_is_asked_for() -> None:
+def test_torch_is_not_imported_before_a_model_is_loaded() -> None:
     code = "import regard, sys; assert 'torch' not in sys.modules; regard.load; assert 'torch' in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_model_says_what_it_is() -> None:
+def test_the_repr_of_a_model_describes_it() -> None:
     assert repr(regard.load("en-es")) == "<Translator: transformer, 6,290,944 parameters>"
 
 
-def test_a_model_of_another_kind_than_asked_for_is_refused() -> None:
+def test_a_model_of_another_task_than_expected_is_refused() -> None:
     assert_type(regard.load("en-es"), regard.Translator)
     assert_type(regard.load("en-es", regard.Translator), regard.Translator)
-    with pytest.raises(regard.RegardError, match="en-es opens as Translator, not as Completer"):
+    with pytest.raises(regard.RegardError, match="en-es loads as Translator, not as Completer"):
         regard.load("en-es", regard.Completer)
-    with pytest.raises(regard.RegardError, match="a model is named by a string, such as 'en-es'.*; got None"):
+    with pytest.raises(regard.RegardError, match="the name of a model is a string, such as 'en-es'.*; got None"):
         regard.load(None)  # type: ignore[call-overload]
 
 
-@pytest.mark.usefixtures("threads_as_before")
-def test_training_from_python_gives_the_opened_model(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("restore_threads")
+def test_training_from_python_returns_the_loaded_model(tmp_path: Path) -> None:
     shape = {"width": 16, "ff_width": 16}
     small = {"data": {"pairs": 60}, "tokenizer": {"vocab_size": 300}, "model": shape, "threads": 1}
     budget = {"steps": 2, "batch_tokens": 300}

@@ -5,42 +5,42 @@ from pathlib import Path
 import pytest
 
 from regard import folders
-from regard.folders import restore, verify, write_whole
+from regard.folders import restore, verify, write_folder
 
 
 def fill(text: str):
-    return lambda aside: (aside / "a.txt").write_text(text)
+    return lambda temporary: (temporary / "a.txt").write_text(text)
 
 
 def test_a_folder_is_written_and_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "model"
     for text in ("one", "two"):
-        write_whole(folder, fill(text))
+        write_folder(folder, fill(text))
         assert (folder / "a.txt").read_text() == text
         verify(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_an_error_on_the_way_leaves_the_old_one(tmp_path: Path) -> None:
-    def fail(aside: Path) -> None:
-        (aside / "a.txt").write_text("half")
+def test_an_error_while_writing_keeps_the_old_folder(tmp_path: Path) -> None:
+    def fail(temporary: Path) -> None:
+        (temporary / "a.txt").write_text("half")
         raise OSError(28, "No space left on device")
 
     folder = tmp_path / "model"
     with pytest.raises(OSError, match="No space left"):
-        write_whole(folder, fail)
+        write_folder(folder, fail)
     assert list(tmp_path.iterdir()) == []
-    write_whole(folder, fill("whole"))
+    write_folder(folder, fill("whole"))
     with pytest.raises(OSError, match="No space left"):
-        write_whole(folder, fail)
+        write_folder(folder, fail)
     verify(folder)
     assert (folder / "a.txt").read_text() == "whole"
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_death_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch) -> None:
+def test_an_interrupt_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "model"
-    write_whole(folder, fill("old"))
+    write_folder(folder, fill("old"))
     rename = Path.rename
 
     def die(path: Path, target: Path) -> Path:
@@ -51,12 +51,12 @@ def test_death_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(folders.Path, "rename", die)
         with pytest.raises(KeyboardInterrupt):
-            write_whole(folder, fill("new"))
+            write_folder(folder, fill("new"))
     assert not folder.exists()
     restore(folder)
     verify(folder)
     assert (folder / "a.txt").read_text() == "old"
-    write_whole(folder, fill("new"))
+    write_folder(folder, fill("new"))
     assert (folder / "a.txt").read_text() == "new"
 
 
@@ -70,15 +70,15 @@ def test_death_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch
         (lambda f: (f / "hashes.json").write_text("{"), r"hashes\.json: missing or damaged"),
     ],
 )
-def test_damage_is_named(tmp_path: Path, damage, message) -> None:
-    write_whole(tmp_path / "model", fill("one"))
+def test_damaged_files_are_reported(tmp_path: Path, damage, message) -> None:
+    write_folder(tmp_path / "model", fill("one"))
     damage(tmp_path / "model")
     with pytest.raises(ValueError, match=message):
         verify(tmp_path / "model")
 
 
-def test_a_folder_may_be_the_one_we_are_in(tmp_path: Path, monkeypatch) -> None:
-    write_whole(tmp_path / "model", fill("one"))
+def test_the_current_folder_can_be_verified_and_restored(tmp_path: Path, monkeypatch) -> None:
+    write_folder(tmp_path / "model", fill("one"))
     monkeypatch.chdir(tmp_path / "model")
     restore(Path())
     verify(Path())
@@ -88,7 +88,7 @@ def test_a_folder_may_be_the_one_we_are_in(tmp_path: Path, monkeypatch) -> None:
         verify(Path())
 
 
-def test_a_folder_is_written_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_is_written_on_windows_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch) -> None:
     real, modes, count = os.open, {}, 0
 
     def opened(path: Path, mode: int) -> int:
@@ -108,6 +108,6 @@ def test_a_folder_is_written_where_folders_cannot_be_opened(tmp_path: Path, monk
         windows.setattr(folders.os, "open", opened)
         windows.setattr(folders.os, "fsync", synced)
         windows.setattr(sys, "platform", "win32")
-        write_whole(tmp_path / "model", fill("one"))
+        write_folder(tmp_path / "model", fill("one"))
     verify(tmp_path / "model")
-    assert count == 2  # the file, and the hashes
+    assert count == 2  # a.txt and hashes.json

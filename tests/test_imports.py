@@ -1,4 +1,4 @@
-"""Which packages the rooms of the house need."""
+"""Which other packages each package of Regard imports."""
 
 import ast
 import re
@@ -33,15 +33,15 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "blocks").glob("*.py")), ids=lambda path: path.stem)
-def test_blocks_need_torch_and_nothing_else(path) -> None:
+def test_blocks_import_only_torch(path) -> None:
     ours = ("regard.blocks", "regard.errors")
     assert all(name.split(".")[0] == "torch" or name.startswith(ours) for name in imported(path))
 
 
-def test_what_is_imported_is_declared() -> None:
+def test_every_imported_package_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {re.split(r"[<>=\[]", line)[0] for line in project["dependencies"]}
-    # pydantic brings its core
+    # pydantic installs pydantic_core
     packages = {"pydantic_core": "pydantic"}
     for path in SOURCE.rglob("*.py"):
         used = {name.partition(".")[0] for name in imported(path)} - {"regard"}
@@ -50,7 +50,7 @@ def test_what_is_imported_is_declared() -> None:
 
 
 @pytest.mark.parametrize("needy", EXTRAS)
-def test_what_needs_an_extra_is_imported_only_when_it_is_asked_for(needy) -> None:
+def test_modules_that_need_an_extra_are_imported_only_on_use(needy) -> None:
     module = "regard." + needy.removesuffix(".py").replace("/", ".")
     code = (
         "import pkgutil, sys, regard\n"

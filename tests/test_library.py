@@ -14,7 +14,7 @@ from regard.codecs.subword import SubwordTokenizer
 from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
 from regard.errors import RegardError
-from regard.folders import write_whole
+from regard.folders import write_folder
 from regard.models.bert import BertConfig
 from regard.models.gpt2 import Gpt2Config
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
@@ -38,7 +38,7 @@ def make(folder: Path, source: SubwordTokenizer = TOKENIZER, half: bool = False)
 
 
 @pytest.mark.parametrize("source", [TOKENIZER, OTHER], ids=["joint", "separate"])
-def test_a_saved_model_opens_as_it_was(tmp_path: Path, source) -> None:
+def test_a_saved_model_loads_unchanged(tmp_path: Path, source) -> None:
     model = make(tmp_path / "mine", source)
     translator = regard.load(str(tmp_path / "mine"))
     tokens = torch.randint(1, 200, (2, 5))
@@ -50,44 +50,44 @@ def test_a_saved_model_opens_as_it_was(tmp_path: Path, source) -> None:
     assert (translator.source is translator.target) == (source is TOKENIZER)
 
 
-def test_shared_tables_are_stored_once(tmp_path: Path) -> None:
+def test_shared_embeddings_are_stored_once(tmp_path: Path) -> None:
     make(tmp_path / "mine")
     names = set(load_file(tmp_path / "mine" / "model.safetensors"))
     assert "target_embedding.weight" in names
     assert "source_embedding.weight" not in names
 
 
-def test_half_precision_opens_in_full(tmp_path: Path) -> None:
+def test_half_precision_weights_are_loaded_as_float32(tmp_path: Path) -> None:
     model = make(tmp_path / "mine", half=True)
     loaded = regard.load(str(tmp_path / "mine")).model
     assert loaded.target_embedding.weight.dtype == torch.float32
     assert torch.equal(loaded.target_embedding.weight, model.target_embedding.weight.half().float())
 
 
-def test_a_run_means_its_best_model(tmp_path: Path) -> None:
+def test_a_run_folder_is_loaded_as_its_best_model(tmp_path: Path) -> None:
     make(tmp_path / "run" / "model")
     assert library.find(str(tmp_path / "run")) == tmp_path / "run" / "model"
 
 
-def test_what_is_not_there_is_named() -> None:
-    with pytest.raises(ValueError, match="no model is at 'nowhere': neither a model's folder nor a run's"):
+def test_a_missing_model_is_reported() -> None:
+    with pytest.raises(ValueError, match="no model at 'nowhere': it is neither a model folder, nor a run folder"):
         library.find("nowhere")
     assert not hasattr(regard, "nothing")
 
 
-def reseal(folder: Path, change) -> None:
-    """Changes a folder and makes its hashes right again."""
+def change_folder(folder: Path, change) -> None:
+    """Changes the files of a folder and updates its hashes."""
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "hashes.json"}
 
-    def fill(aside: Path) -> None:
+    def fill(temporary: Path) -> None:
         for name, data in files.items():
-            (aside / name).write_bytes(data)
-        change(aside)
+            (temporary / name).write_bytes(data)
+        change(temporary)
 
-    write_whole(folder, fill)
+    write_folder(folder, fill)
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_damaged_files_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     make(folder)
     path = folder / "model.safetensors"
@@ -95,22 +95,22 @@ def test_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"model\.safetensors: damaged"):
         regard.load(str(folder))
     make(folder)
-    reseal(folder, lambda aside: (aside / "model.safetensors").write_bytes(b"nonsense"))
+    change_folder(folder, lambda temporary: (temporary / "model.safetensors").write_bytes(b"nonsense"))
     with pytest.raises(ValueError, match=r"model\.safetensors: damaged \("):
         regard.load(str(folder))
 
 
-def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
+def test_weights_that_do_not_match_the_config_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     make(folder)
 
-    def change(aside: Path) -> None:
-        tensors = load_file(aside / "model.safetensors")
+    def change(temporary: Path) -> None:
+        tensors = load_file(temporary / "model.safetensors")
         tensors["extra"] = tensors.pop("encoder.norm.bias")
         tensors["encoder.norm.weight"] = torch.zeros(3)
-        save_file(tensors, aside / "model.safetensors")
+        save_file(tensors, temporary / "model.safetensors")
 
-    reseal(folder, change)
+    change_folder(folder, change)
     with pytest.raises(ValueError, match="tensors do not match the config") as error:
         regard.load(str(folder))
     for part in (
@@ -121,43 +121,43 @@ def test_weights_that_do_not_fit_the_config_are_named(tmp_path: Path) -> None:
         assert part in str(error.value)
 
 
-def test_a_config_with_an_unknown_key_is_named(tmp_path: Path) -> None:
+def test_an_unknown_config_key_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     make(folder)
 
-    def change(aside: Path) -> None:
-        config = json.loads((aside / "config.json").read_text())
-        (aside / "config.json").write_text(json.dumps({**config, "model": {**config["model"], "widht": 3}}))
+    def change(temporary: Path) -> None:
+        config = json.loads((temporary / "config.json").read_text())
+        (temporary / "config.json").write_text(json.dumps({**config, "model": {**config["model"], "widht": 3}}))
 
-    reseal(folder, change)
+    change_folder(folder, change)
     with pytest.raises(
         ValueError, match=r"config\.json: 1 problem\n  model.widht = 3: no such key; did you mean width\?"
     ):
         regard.load(str(folder))
 
 
-def test_a_model_is_packed_with_its_card(tmp_path: Path) -> None:
+def test_a_model_is_converted_to_half_precision_with_a_card(tmp_path: Path) -> None:
     make(tmp_path / "mine")
     library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"), half=True, card="# Mine\n")
     weights = load_file(tmp_path / "packed" / "model.safetensors")
     assert {tensor.dtype for tensor in weights.values()} == {torch.float16}
     assert (tmp_path / "packed" / "README.md").read_text() == "# Mine\n"
     assert regard.load(str(tmp_path / "packed")).translate(["we"])
-    with pytest.raises(ValueError, match="packed is there already"):
+    with pytest.raises(ValueError, match="packed already exists"):
         library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"))
 
 
-def old(folder: Path, made: Path) -> None:
-    """A folder as it was before folders had a format."""
+def write_old_format(folder: Path, made: Path) -> None:
+    """Writes a copy of a model folder in the old layout without a format number."""
     shutil.copytree(made, folder)
     config = {**json.loads((made / "config.json").read_text())["model"], "pad_id": 0}
-    reseal(folder, lambda aside: (aside / "config.json").write_text(json.dumps(config)))
+    change_folder(folder, lambda temporary: (temporary / "config.json").write_text(json.dumps(config)))
 
 
 @pytest.mark.parametrize("source", [TOKENIZER, OTHER], ids=["joint", "separate"])
-def test_an_older_folder_is_refused_with_the_command_that_converts_it(tmp_path: Path, source) -> None:
+def test_an_old_format_is_refused_with_the_command_that_converts_it(tmp_path: Path, source) -> None:
     make(tmp_path / "new", source)
-    old(tmp_path / "old", tmp_path / "new")
+    write_old_format(tmp_path / "old", tmp_path / "new")
     with pytest.raises(RegardError, match=r"older version of Regard; convert it: regard convert \S+old NEW"):
         regard.load(str(tmp_path / "old"))
     library.convert(str(tmp_path / "old"), str(tmp_path / "converted"))
@@ -165,7 +165,7 @@ def test_an_older_folder_is_refused_with_the_command_that_converts_it(tmp_path: 
     assert one.translate("we are") == other.translate("we are")
 
 
-def test_older_folders_of_every_system_are_converted(tmp_path: Path) -> None:
+def test_old_formats_of_every_system_are_converted(tmp_path: Path) -> None:
     texts = ["the dog ran", "a cat sat"]
     words = Words.learn([text.split() for text in texts], 1)
     pieces, pairs, characters = WordPiece.train(60, texts), ByteBpe.train(280, texts), CharacterTokenizer.learn(texts)
@@ -179,7 +179,7 @@ def test_older_folders_of_every_system_are_converted(tmp_path: Path) -> None:
     }
     for name, (config, codec) in made.items():
         library.save(tmp_path / "new" / name, config, library.tensors(config.build()), {"text": codec}, "")
-        old(tmp_path / "old" / name, tmp_path / "new" / name)
+        write_old_format(tmp_path / "old" / name, tmp_path / "new" / name)
         library.convert(str(tmp_path / "old" / name), str(tmp_path / "converted" / name))
         contents = library.read(str(tmp_path / "converted" / name))
         assert contents.task == name.partition(",")[0]
@@ -190,26 +190,30 @@ def test_older_folders_of_every_system_are_converted(tmp_path: Path) -> None:
     ("key", "value", "message"),
     [
         ("format", 99, r"in format 99, but this version \(.*\) reads formats up to 2; update Regard"),
-        ("task", "juggling", "models of kind 'transformer' are for translation, not for 'juggling'"),
-        ("model", {"kind": "parrot"}, "no models are of kind 'parrot'; there are transformer"),
-        ("codecs", {"source": {"kind": "pixels", "file": "tokenizer.json"}}, "no codec of kind 'pixels' for 'source'"),
+        ("task", "juggling", "models of kind 'transformer' have no task 'juggling'; choose translation"),
+        ("model", {"kind": "parrot"}, "unknown kind of model 'parrot'; choose transformer"),
+        (
+            "codecs",
+            {"source": {"kind": "pixels", "file": "tokenizer.json"}},
+            "cannot use a codec of kind 'pixels' as 'source'",
+        ),
         ("codecs", {"source": {"kind": "subword", "file": "../tokenizer.json"}}, "codecs.source.file"),
     ],
 )
-def test_what_a_folder_opens_as_is_read_and_never_guessed(tmp_path: Path, key, value, message) -> None:
+def test_an_invalid_format_task_model_or_codec_is_reported(tmp_path: Path, key, value, message) -> None:
     make(tmp_path / "mine")
 
-    def change(aside: Path) -> None:
-        about = json.loads((aside / "config.json").read_text())
-        (aside / "config.json").write_text(json.dumps({**about, key: value}))
+    def change(temporary: Path) -> None:
+        about = json.loads((temporary / "config.json").read_text())
+        (temporary / "config.json").write_text(json.dumps({**about, key: value}))
 
-    reseal(tmp_path / "mine", change)
+    change_folder(tmp_path / "mine", change)
     with pytest.raises(RegardError, match=message):
         regard.load(str(tmp_path / "mine"))
 
 
 def saved(folder: Path, head: AnyHead) -> dict[str, torch.Tensor]:
-    """The weights of a BERT, all of them 1, in a folder."""
+    """Saves a BERT whose weights are all 1, and returns the weights."""
     model = texts.bert(head)
     weights = {name: torch.ones_like(tensor) for name, tensor in library.tensors(model).items()}
     library.save(folder, model.config, weights, {"text": texts.TOKENIZER}, "")
@@ -217,7 +221,7 @@ def saved(folder: Path, head: AnyHead) -> dict[str, torch.Tensor]:
 
 
 def untrained(head: AnyHead, folder: Path, **changes) -> set[str]:
-    """What of a model is not taken from a folder."""
+    """The names of tensors that are not initialised from the folder."""
     model = texts.bert(head, **changes)
     before = {name: tensor.clone() for name, tensor in library.tensors(model).items()}
     library.load_initial(model, library.read(str(folder)))
@@ -252,7 +256,7 @@ def test_only_a_head_for_another_task_starts_untrained(tmp_path: Path, old, new,
     assert untrained(new, tmp_path / "old") == fresh
 
 
-def test_weights_to_begin_with_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_initial_weights_that_do_not_match_are_reported(tmp_path: Path) -> None:
     saved(tmp_path / "old", PretrainingHead())
     with pytest.raises(ValueError, match=r"layers\.2\..* is missing"):
         untrained(LABELLED, tmp_path / "old", layers=3)

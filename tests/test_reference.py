@@ -1,4 +1,4 @@
-"""The reference of recipe keys: complete, true, and equal to the page."""
+"""The reference of recipe keys is complete, correct and equal to the page."""
 
 import json
 import tomllib
@@ -29,12 +29,12 @@ def validator() -> Draft202012Validator:
 
 
 @pytest.mark.parametrize("kind", dict.fromkeys(reference.configs()), ids=lambda kind: kind.__name__)
-def test_every_key_has_a_meaning(kind) -> None:
+def test_every_key_is_documented(kind) -> None:
     silent = [name for name, text in reference.meanings(kind).items() if not text]
     assert not silent, f"write a string below these fields of {kind.__name__}"
 
 
-def test_the_page_is_what_the_command_writes(tmp_path: Path) -> None:
+def test_the_page_equals_the_output_of_the_command(tmp_path: Path) -> None:
     command("recipes", "--keys", "-o", tmp_path / "keys.md")
     page = ROOT / "docs" / "recipe-keys.md"
     written = (tmp_path / "keys.md").read_text("utf-8")
@@ -63,7 +63,7 @@ class Sorts(Config):
     inner: tuple[TrainConfig, ...] = ()
 
 
-def test_types_are_told_in_words() -> None:
+def test_types_are_described_in_words() -> None:
     nodes = TypeAdapter(Sorts).json_schema(schema_generator=reference._Generator)["properties"]
     assert {name: reference.words(node) for name, node in nodes.items()} == {
         "count": "whole number ≥ 1",
@@ -78,17 +78,17 @@ def test_types_are_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("name", bundled())
-def test_every_bundled_recipe_and_the_one_that_a_run_writes_fit_the_schema(name, validator) -> None:
+def test_bundled_recipes_and_recipes_of_their_runs_match_the_schema(name, validator) -> None:
     validator.validate(tomllib.loads(bundled()[name].read_text("utf-8")))
     validator.validate(tomllib.loads(read(name).to_toml()))
 
 
-def test_the_recipe_of_a_run_with_init_fits_the_schema(validator) -> None:
+def test_the_recipe_of_a_run_with_an_initial_model_matches_the_schema(validator) -> None:
     validator.validate(tomllib.loads(read("translate/transformer", ["model.init=en-es"]).to_toml()))
 
 
 @pytest.mark.parametrize("case", small.CASES, ids=small.NAMES)
-def test_recipes_of_every_system_fit_the_schema(case, validator, tmp_path: Path) -> None:
+def test_recipes_of_every_system_match_the_schema(case, validator, tmp_path: Path) -> None:
     validator.validate(tomllib.loads(small.small_recipe(*case, tmp_path).to_toml()))
 
 
@@ -110,6 +110,6 @@ FITTING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("change", FITTING)
-def test_the_schema_accepts_what_is_right_and_nothing_that_is_misspelt(change, validator) -> None:
+def test_the_schema_accepts_valid_overrides_and_rejects_misspelt_ones(change, validator) -> None:
     data = override(tomllib.loads(bundled()["translate/transformer"].read_text("utf-8")), [change])
     assert validator.is_valid(data) == FITTING[change]

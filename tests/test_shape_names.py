@@ -1,4 +1,4 @@
-"""Names that end in a shape tell the truth: checked while every block and model runs."""
+"""Shape suffixes of local variables, checked while every block and model runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -111,13 +111,13 @@ RUNS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_names_tell_the_shape(name) -> None:
+def test_shape_suffixes_match_the_shapes(name) -> None:
     with shapes_checked() as seen:
         RUNS[name]()
     assert seen
 
 
-def test_a_wrong_name_is_found() -> None:
+def test_a_wrong_shape_suffix_is_detected() -> None:
     lie = "def f(x_BTD, y_BS):\n    return x_BTD\n"
     scope: dict[str, Any] = {}
     exec(compile(lie, f"{SOURCE}/lie.py", "exec"), scope)
@@ -130,7 +130,7 @@ def test_a_wrong_name_is_found() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 48), (2, 4, 16)])
-def test_a_digit_is_a_dimension_of_that_size(shape) -> None:
+def test_a_digit_in_a_suffix_is_a_dimension_of_that_size(shape) -> None:
     scope: dict[str, Any] = {}
     exec(compile("def f(made_B3D):\n    return made_B3D\n", f"{SOURCE}/lie.py", "exec"), scope)
     with pytest.raises(AssertionError, match="made_B3D is"), shapes_checked():

@@ -1,4 +1,4 @@
-"""One test over all systems of the registry, so that nobody can forget one."""
+"""Tests of every system in the registry, so that a new system is tested automatically."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,19 +36,19 @@ ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "embed": lambda opened, texts: [[round(x, 3) for x in row] for row in opened.embed(texts).tolist()],
     "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
 }
-"""What an opened model answers, by the first verb of its task."""
+"""The predictions of a loaded model, by the first verb of its task."""
 OPTIONS = {"complete": ("--max-tokens", "4")}
-"""Of the commands, so that they are soon done."""
+"""Options that make the commands fast."""
 CONVERTIBLE = {
     "transformer": {"model": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}},
     "roformer": {"data": {"next_sentence": False}},
 }
-"""Where Hugging Face's library has only some of the models of a kind: the recipe of such a one."""
+"""Recipe changes for kinds of which Hugging Face supports only some variants."""
 
 
 @pytest.fixture(scope="module", params=range(len(CASES)), ids=NAMES)
 def case(request, tmp_path_factory) -> tuple[Any, Any, Path, set[str]]:
-    """A system and a task, trained for a few steps; and the names whose shapes were checked meanwhile."""
+    """A system and a task, trained for a few steps, and the names whose shapes were checked meanwhile."""
     system, task, data = CASES[request.param]
     folder = tmp_path_factory.mktemp("system")
     threads = torch.get_num_threads()
@@ -60,16 +60,16 @@ def case(request, tmp_path_factory) -> tuple[Any, Any, Path, set[str]]:
     return system, task, folder / "run", seen
 
 
-def test_names_end_in_their_shape(case) -> None:
+def test_shape_suffixes_match_the_shapes(case) -> None:
     *_, seen = case
     assert seen
 
 
-def test_model_and_task_declare_what_all_others_rely_on(case) -> None:
+def test_model_and_task_have_the_required_protocols(case) -> None:
     system, task, run, _ = case
     opened = library.load(str(run))
     model: Any = opened.model
-    assert isinstance(opened, Pipeline), "an opened model is a subclass of Opened"
+    assert isinstance(opened, Pipeline), "a loaded model is a subclass of Pipeline"
     assert model.config.kind == system.name
     assert model.limit is None or model.limit > 0
     assert isinstance(model, Observable), "a model declares `looks` and `parts`"
@@ -81,14 +81,14 @@ def test_model_and_task_declare_what_all_others_rely_on(case) -> None:
     assert isinstance(batch.inputs, tuple)
 
 
-def test_kinds_are_names_of_one_thing_only() -> None:
+def test_kinds_of_configs_are_unique() -> None:
     for configs in (model_configs(), data_configs()):
         kinds = [config.kind for config in configs]  # type: ignore[attr-defined]
         assert len(set(kinds)) == len(kinds)
 
 
-@pytest.mark.usefixtures("threads_as_before")
-def test_it_is_killed_and_resumes_to_the_bit(case, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("restore_threads")
+def test_an_interrupted_run_resumes_with_bit_identical_weights(case, tmp_path: Path) -> None:
     system, task, run, _ = case
     made = small.small_recipe(system, task, _data(case), run.parent, run=str(tmp_path / "run"))
     training = small.start(made)
@@ -114,7 +114,7 @@ def _data(case: Any) -> Any:
     return next(data for one, other, data in CASES if (one, other, data.kind) == (system, task, kind))
 
 
-def test_it_opens_as_its_folder_says_and_answers_many_like_one(case) -> None:
+def test_a_loaded_model_predicts_a_batch_like_single_texts(case) -> None:
     _, task, run, _ = case
     assert library.read(str(run)).task == task.name
     opened = library.load_for(task.verbs[0], str(run))
@@ -125,12 +125,12 @@ def test_it_opens_as_its_folder_says_and_answers_many_like_one(case) -> None:
     assert together == [answer(opened, [text])[0] for text in (TEXT, OTHER)]
 
 
-def test_the_first_verb_of_its_task_takes_it(case) -> None:
+def test_the_first_verb_of_the_task_accepts_the_run(case) -> None:
     _, task, run, _ = case
     assert command(task.verbs[0], "--model", run, TEXT, *OPTIONS.get(task.verbs[0], ()))
 
 
-def test_a_run_is_something_to_begin_with(case) -> None:
+def test_a_model_can_be_initialised_from_a_run(case) -> None:
     _, _, run, _ = case
     contents = library.read(str(run))
     model = contents.config.build()
@@ -142,9 +142,9 @@ def test_a_run_is_something_to_begin_with(case) -> None:
 
 
 def subject(task: type[Task], run: Path) -> Any:
-    """The opened model, if it can be looked into."""
+    """The loaded model; skips the test if it does not support `regard look`."""
     if "look" not in task.verbs:
-        pytest.skip("it cannot be looked into")
+        pytest.skip("this task does not support `regard look`")
     return library.load_for("look", str(run))
 
 
@@ -154,7 +154,7 @@ def read(task: type[Task], run: Path) -> Any:
     return opened.trace(dict.fromkeys(opened.accepts, TEXT))
 
 
-def test_every_attention_says_who_looks_at_whom(case) -> None:
+def test_every_attention_core_declares_its_streams(case) -> None:
     _, _, run, _ = case
     model = library.load(str(run)).model
     assert {look.path.partition("@")[0] for look in looks(model)} == set(attention_cores(model))
@@ -162,20 +162,20 @@ def test_every_attention_says_who_looks_at_whom(case) -> None:
         assert look.heads >= 1
 
 
-def test_a_walk_ends_with_what_the_part_gave(case) -> None:
+def test_a_walk_ends_with_the_output_of_the_module(case) -> None:
     _, task, run, _ = case
     with shapes_checked():
         trace = read(task, run)
         for part in parts(trace.model):
-            expected = given(trace.model, part.path, part.call, trace.run)
+            expected = module_output(trace.model, part.path, part.call, trace.run)
             for token in {0, len(trace.streams[part.stream].tokens) - 1}:
                 steps = walk(trace, part.path, token)
                 assert steps
                 assert_same(steps[-1].values, expected[token][: len(steps[-1].values)])
 
 
-def given(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> torch.Tensor:
-    """What the module of a part gives as the model runs: (tokens, width)."""
+def module_output(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> torch.Tensor:
+    """The output of the module of a part in a forward pass: (tokens, width)."""
     seen: list[Any] = []
     module = model.get_submodule(path.partition("@")[0])
     handle = module.register_forward_hook(lambda _m, _a, output: seen.append(output))
@@ -187,7 +187,7 @@ def given(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> tor
     return torch.cat(seen) if seen[0].dim() == 2 else seen[call][0]
 
 
-def test_looking_inside_works(case) -> None:
+def test_head_effects_rollout_and_early_answers_can_be_computed(case) -> None:
     _, task, run, _ = case
     trace = read(task, run)
     model = trace.model
@@ -200,7 +200,7 @@ def test_looking_inside_works(case) -> None:
         assert early_answers(trace)
 
 
-def test_the_explorer_answers(case) -> None:
+def test_the_explorer_answers_every_request(case) -> None:
     _, task, run, _ = case
     opened = subject(task, run)
     explorer = Explorer(opened, "it")
@@ -215,7 +215,7 @@ def test_the_explorer_answers(case) -> None:
 
 
 @pytest.mark.parametrize("system", [each for each in SYSTEMS if each.family], ids=lambda system: system.name)
-def test_it_converts_out_and_back(system, tmp_path: Path) -> None:
+def test_conversion_to_hugging_face_and_back_keeps_weights_and_predictions(system, tmp_path: Path) -> None:
     torch.manual_seed(1)
     task, data = next((task, data) for one, task, data in CASES if one is system)
     made = small.small_recipe(system, task, data, tmp_path, **CONVERTIBLE.get(system.name, {}))

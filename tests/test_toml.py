@@ -13,11 +13,11 @@ VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(TEX
 
 
 @given(st.dictionaries(TEXT, VALUES))
-def test_any_table_is_read_back(table: dict[str, Any]) -> None:
+def test_any_table_survives_a_toml_round_trip(table: dict[str, Any]) -> None:
     assert tomllib.loads(toml.dumps(table)) == table
 
 
-def test_text_is_as_a_person_would_write_it() -> None:
+def test_toml_output_is_readable() -> None:
     table = {
         "run": "runs/é",
         "none": None,

@@ -1,10 +1,10 @@
-"""A small language, and models that read it."""
+"""A small language, and encoders for it."""
 
 from typing import Any
 
 import torch
 
-from helpers import lively
+from helpers import random_model
 from regard.codecs.wordpiece import WordPiece
 from regard.models.bert import Bert, BertConfig
 from regard.models.heads import AnyHead
@@ -24,10 +24,10 @@ def bert(head: AnyHead, **changes) -> Bert:
     torch.manual_seed(1)
     shape = {"width": 8, "heads": 2, "ff_width": 12, "layers": 2, "context": 24, **changes}
     model = BertConfig(vocab_size=TOKENIZER.vocab_size, **shape, head=head).build()
-    return lively(model)
+    return random_model(model)
 
 
-def opened(head: AnyHead, **changes) -> Any:
-    """A BERT with that head, ready to do what it is for."""
+def encoder(head: AnyHead, **changes) -> Any:
+    """A pipeline of a BERT with this head."""
     model = bert(head, **changes)
     return system("bert").task_of(model.config).open(model, {"text": TOKENIZER})

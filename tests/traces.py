@@ -1,4 +1,4 @@
-"""A model of each kind at work on the same two sentences."""
+"""Traces of a model of each kind on the same two sentences."""
 
 import torch
 

@@ -1,9 +1,9 @@
-"""Checks that prose uses the words of the field: `make check` runs it over every text file that git knows.
+"""Checks that prose uses the words of the field: `make check` runs it over every text file tracked by git.
 
     python tools/words.py
 
 Each phrase below avoids a term that a reader would search for. The check prints file, line, phrase and what to write
-instead, and exits with 1 if it finds any. Code is not checked apart from prose: no identifier needs these phrases.
+instead, and exits with 1 if it finds any. Code is checked like prose, because no identifier needs these phrases.
 """
 
 import re
@@ -41,7 +41,7 @@ PATTERN = re.compile("|".join(rf"(?P<p{i}>\b(?:{phrase}))" for i, phrase in enum
 
 
 def problems(path: Path) -> list[str]:
-    """One line for each banned phrase in a file; a phrase may run over the end of a line."""
+    """One line for each banned phrase in a file; a phrase may span two lines."""
     text = path.read_text("utf-8")
     joined = re.sub(r"\n[ \t#/*>-]*", lambda found: " ".ljust(len(found[0])), text)
     name = path.relative_to(ROOT)

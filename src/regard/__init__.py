@@ -1,6 +1,6 @@
 """Regard: train a Transformer, trust it, look inside it.
 
-    model = regard.load("en-es")                       # a bundled model, a run, a model's folder, or hf:PATH
+    model = regard.load("en-es")                       # a bundled model, a run folder, a model folder, or hf:PATH
     model.translate("We are eating bread.")[0].text
     regard.train("translate/dates", run="runs/dates", train={"steps": 500})
 
@@ -36,7 +36,7 @@ __all__ = [
     "load",
     "train",
 ]
-_PLACES = {
+_MODULES = {
     "Classifier": "regard.tasks.classification",
     "Completer": "regard.tasks.completion",
     "Embedder": "regard.tasks.embedding",
@@ -51,10 +51,10 @@ _PLACES = {
 
 def __getattr__(name: str) -> object:
     # lazy: torch is imported only when one of these names is used
-    if name in _PLACES:
+    if name in _MODULES:
         from importlib import import_module
 
-        return getattr(import_module(_PLACES[name]), name)
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
 
 

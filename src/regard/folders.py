@@ -17,34 +17,34 @@ from regard.errors import RegardError
 HASHES = "hashes.json"
 
 
-def write_whole(folder: Path, fill: Callable[[Path], None]) -> None:
+def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Lets `fill` write files into a temporary folder, which then replaces `folder`.
 
     If the process is interrupted, `folder` is either the old one or the new one; see `restore`.
     """
-    aside, old = _beside(folder, "new"), _beside(folder, "old")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    temporary, old = _sibling(folder, "new"), _sibling(folder, "old")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        fill(aside)
-        hashes = {path.name: _hash(path) for path in sorted(aside.iterdir())}
-        (aside / HASHES).write_text(json.dumps(hashes, indent=2), "utf-8")
-        for path in aside.iterdir():
+        fill(temporary)
+        hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
+        (temporary / HASHES).write_text(json.dumps(hashes, indent=2), "utf-8")
+        for path in temporary.iterdir():
             sync(path)
         restore(folder)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
-        aside.rename(folder)
+        temporary.rename(folder)
         sync(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def restore(folder: Path) -> None:
     """Restores the old folder, if the process ended after moving it away and before moving the new one in."""
-    old = _beside(folder, "old")
+    old = _sibling(folder, "old")
     if old.exists() and not folder.exists():
         old.rename(folder)
 
@@ -65,9 +65,9 @@ def verify(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file atomically: if interrupted, it is either the old one or the new one."""
-    aside = _beside(path, "new")
-    aside.write_text(text, "utf-8")
-    aside.replace(path)
+    temporary = _sibling(path, "new")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -87,7 +87,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RegardError(f"{path}: damaged ({error})") from None
 
 
-def _beside(folder: Path, suffix: str) -> Path:
+def _sibling(folder: Path, suffix: str) -> Path:
     folder = folder.absolute()  # Path(".") has no name
     return folder.with_name(f".{folder.name}.{suffix}")
 
@@ -117,4 +117,4 @@ def cache() -> Path:
 def expect_parent(path: Path) -> None:
     """Raises `RegardError` if the parent folder of a file to be written does not exist."""
     if not path.parent.is_dir():
-        raise RegardError(f"{path.parent}: no such folder")
+        raise RegardError(f"{path.parent}: no such folder; create it first")

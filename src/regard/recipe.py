@@ -1,4 +1,4 @@
-"""A recipe = data + codecs + model + training. What its tables may hold is derived from the systems there are."""
+"""A recipe = data + codecs + model + training. The kinds that its tables accept are derived from the systems."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ class _Recipe(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Device to compute on; auto: a GPU, if there is one."""
     init: str | None = None
-    """Model that weights and codecs are taken from. Written as `model.init`."""
+    """Model to take weights and codecs from. Written as `model.init`."""
     train: TrainConfig
     """Training: budget, batches, optimizer, learning rate, validation, checkpoints."""
 
@@ -46,42 +46,43 @@ class _Recipe(Config):
         return {slot: config for slot in systems.slots() if (config := getattr(self, slot)) is not None}
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         recipe: Any = self
         kind, known = recipe.model.kind, [each.name for each, _ in systems.trained_on(type(recipe.data))]
         if kind not in known:
-            yield Problem("model.kind", f"data of kind '{recipe.data.kind}' are for {' or '.join(known)}", kind)
-        read: dict[str, list[str]] = {}
+            text = f"data of kind '{recipe.data.kind}' require model.kind = {' or '.join(known)}"
+            yield Problem("model.kind", text, kind)
+        supported: dict[str, list[str]] = {}
         for configs in systems.system(kind).codecs.values():
             for config in configs:
-                read.setdefault(config.codec.slot, []).extend(_kinds(config))
-        for slot in read.keys() - self.codecs.keys():
+                supported.setdefault(config.codec.slot, []).extend(_kinds(config))
+        for slot in supported.keys() - self.codecs.keys():
             yield Problem(slot, "is required and missing; add it")
         for slot, codec in self.codecs.items():
-            if slot not in read:
-                yield Problem(slot, f"a model of kind '{kind}' has none; leave it out")
-            elif codec.kind not in read[slot]:  # type: ignore[attr-defined]
-                text = f"a model of kind '{kind}' reads {' or '.join(dict.fromkeys(read[slot]))}"
+            if slot not in supported:
+                yield Problem(slot, f"a model of kind '{kind}' does not use it; leave it out")
+            elif codec.kind not in supported[slot]:  # type: ignore[attr-defined]
+                text = f"a model of kind '{kind}' requires {' or '.join(dict.fromkeys(supported[slot]))}"
                 yield Problem(f"{slot}.kind", text, codec.kind)  # type: ignore[attr-defined]
             elif codec.is_known and self.init is None:
                 for name, size in codec.expected().items():
-                    if (given := getattr(recipe.model, name, size)) != size:
-                        yield Problem(f"model.{name}", f"differs from {slot}.{name} = {size}; leave it out", given)
+                    if (value := getattr(recipe.model, name, size)) != size:
+                        yield Problem(f"model.{name}", f"differs from {slot}.{name} = {size}; leave it out", value)
 
 
 def _kinds(config: type[CodecConfig]) -> tuple[str, ...]:
-    """The kinds of a config, of which it may have several."""
+    """The values of `kind` that a config accepts."""
     hint = next(field for field in dataclasses.fields(config) if field.name == "kind").type  # type: ignore[arg-type]
     return tuple(hint.__args__)  # type: ignore[union-attr]
 
 
 def _one_of(configs: Sequence[type[Config]]) -> Any:
-    """A config of any of these kinds."""
+    """The type of a table that is any of these configs."""
     return Annotated[Union[tuple(configs)], Field(discriminator="kind")] if len(configs) > 1 else configs[0]  # noqa: UP007
 
 
 def _field(meaning: str, **options: Any) -> Any:
-    """A field that says what it means, as it has no line of source for a string below it."""
+    """A field with its meaning as metadata, because it has no source line that a docstring could follow."""
     return dataclasses.field(metadata={"meaning": meaning}, **options)
 
 
@@ -102,55 +103,55 @@ Recipe: Any = dataclasses.make_dataclass(
 
 
 def read(name: str, overrides: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Any:
-    """The recipe of that name, or in the file of that path, with what is to be changed in it.
+    """Reads a bundled recipe by name, or a recipe file by path, and applies changes.
 
     Args:
-        overrides: such as `model.heads=8`.
-        changes: the same as tables, such as `{"model": {"heads": 8}}`.
+        overrides: Dotted keys, such as `model.heads=8`.
+        changes: The same as tables, such as `{"model": {"heads": 8}}`.
     """
     path = find(name)
-    file, asked_for = read_toml(path), _plain(changes or {})
+    file, tables = read_toml(path), _plain(changes or {})
     if Path(name).is_dir():
-        file["run"] = name  # a run's folder, wherever it has been moved to
-    data, given = (override(_merged(table, asked_for), overrides) for table in (file, {}))
+        file["run"] = name  # the run folder may have been moved since its recipe was written
+    data, changed = (override(_merged(table, tables), overrides) for table in (file, {}))
     init = data.pop("init", None)
-    if "init" in given:
+    if "init" in changed:
         raise ConfigError([Problem("init", "write it as model.init", init)], str(path))
     if "task" in data:
-        # a task of GLUE is a run of its own, unless another name is given
+        # each GLUE task has its own run, unless `run` is set
         task = data.pop("task")
-        data = override(data, [f"data.task={task}", *([] if "run" in given else [f"run=runs/{task}"])])
+        data = override(data, [f"data.task={task}", *([] if "run" in changed else [f"run=runs/{task}"])])
     model, slots, head = data.get("model", {}), systems.slots(), None
     if isinstance(model, dict) and all(isinstance(data.get(slot, {}), dict) for slot in slots):
-        data["model"] = model = _without_shape(model, given.get("model", {}))
+        data["model"] = model = _without_shape(model, changed.get("model", {}))
         head = model.pop("head", None)
-        # a run's own recipe has `init` beside its tables
-        is_own = init is not None and "init" not in model
-        if is_own:
+        # the recipe that a run writes has `init` at the top level
+        is_of_run = init is not None and "init" not in model
+        if is_of_run:
             model["init"] = init
         if "init" in model:
-            # keys that are given beside `init` change the model that is taken; the rest of a recipe's model gives way
-            asked = data if is_own or "init" in file.get("model", {}) else given
-            found = _initial(asked["model"], path)
-            unused = [slot for slot in slots if slot in asked and asked[slot] != _without_none(found.get(slot, {}))]
-            unused += [f"model.{key}" for key in {"preset"} & asked["model"].keys()]
+            # keys from the same source as `init` override the initial model; other model keys of the recipe are ignored
+            source = data if is_of_run or "init" in file.get("model", {}) else changed
+            found = _initial(source["model"], path)
+            unused = [slot for slot in slots if slot in source and source[slot] != _without_none(found.get(slot, {}))]
+            unused += [f"model.{key}" for key in {"preset"} & source["model"].keys()]
             if unused:
-                why = "comes with the model of model.init; leave it out"
+                why = "is already set by the model of model.init; leave it out"
                 raise ConfigError([Problem(key, why) for key in unused], str(path))
             data = {**{key: value for key, value in data.items() if key not in slots}, **found}
         else:
-            # sizes that a run's own recipe took from its codecs are taken again, as the codecs may be changed
-            old, asked = _sizes(file), given.get("model", {})
-            kept = {key: value for key, value in model.items() if key in asked or value != old.get(key)}
+            # a run's recipe contains sizes derived from its codecs; they are derived again, because codecs may change
+            old, overridden = _sizes(file), changed.get("model", {})
+            kept = {key: value for key, value in model.items() if key in overridden or value != old.get(key)}
             data["model"] = {**_expected(data), **kept}
     recipe = parse(Recipe, data, str(path))
     if head is not None and head != json.loads(recipe.model.to_json()).get("head"):
-        raise ConfigError([Problem("model.head", "is what the data ask for; leave it out")], str(path))
+        raise ConfigError([Problem("model.head", "is determined by the data; leave it out")], str(path))
     return recipe
 
 
 def _merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with other values in some places, tables within it included."""
+    """A copy of a table with changes, applied to nested tables too."""
     result = dict(table)
     for key, value in changes.items():
         inner = result.get(key)
@@ -159,7 +160,7 @@ def _merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def _plain(value: Any) -> Any:
-    """A value as a file would hold it: a path is text."""
+    """A value as TOML represents it: paths become strings."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -168,7 +169,7 @@ def _plain(value: Any) -> Any:
 
 
 def _expected(data: dict[str, Any]) -> dict[str, Any]:
-    """What codecs and tasks say of the model: the size of a vocabulary; what only data can tell, for the time being."""
+    """Model keys that depend on codecs and data: vocabulary sizes, and placeholders until the data are read."""
     found = _sizes(data)
     kinds = data.get("data", {}).get("kind"), data["model"].get("kind")
     for config_ in systems.data_configs():
@@ -179,7 +180,7 @@ def _expected(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(data: dict[str, Any]) -> dict[str, Any]:
-    """What codecs say of the model."""
+    """Model keys that the codecs determine."""
     found: dict[str, Any] = {}
     for slot, configs in systems.slots().items():
         if isinstance(table := data.get(slot), dict):
@@ -189,29 +190,29 @@ def _sizes(data: dict[str, Any]) -> dict[str, Any]:
                     try:
                         found |= parse(config, table).expected()
                     except ConfigError:
-                        # its problem is reported when the whole recipe is read, not as missing sizes of the model
+                        # the error is reported when the recipe is parsed; defaults prevent errors about missing sizes
                         found |= config().expected()
     return found
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table as TOML holds it."""
+    """A table without null values, which TOML does not have."""
     return {key: value for key, value in table.items() if value is not None}
 
 
-def _without_shape(model: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's model without the shape that the file spells out, if a preset is named instead."""
+def _without_shape(model: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """The model of a recipe; if `changed` selects a preset, without the file's own values for the keys of presets."""
     kinds: dict[Any, type[Config]] = {each.name: each.model for each in systems.SYSTEMS}
-    presets = kinds[model["kind"]].presets if "preset" in asked and model.get("kind") in kinds else {}
+    presets = kinds[model["kind"]].presets if "preset" in changed and model.get("kind") in kinds else {}
     shape = {key for preset in presets.values() for key in preset}
-    return {key: value for key, value in model.items() if key in asked or key not in shape}
+    return {key: value for key, value in model.items() if key in changed or key not in shape}
 
 
 def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The parts of a recipe that come with the model it begins with."""
+    """The parts of a recipe that its initial model determines."""
     init = model["init"]
     if not isinstance(init, str):
-        raise ConfigError([Problem("model.init", "should be the name or folder of a model", init)], str(path))
+        raise ConfigError([Problem("model.init", "expected the name or folder of a model", init)], str(path))
     contents = library.read(init)
     changes = {key: value for key, value in model.items() if key not in ("init", "head")}
     known = json.loads(contents.config.to_json())
@@ -219,7 +220,7 @@ def _initial(model: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _codecs(contents: library.Contents) -> dict[str, Any]:
-    """What the codecs of a model are like, by slot."""
+    """The configs of the codecs of a model, by slot."""
     found: dict[str, Any] = {}
     for role, codec in contents.codecs.items():
         for config in contents.system.codecs[role]:
@@ -230,7 +231,7 @@ def _codecs(contents: library.Contents) -> dict[str, Any]:
 
 
 def job(recipe: Any) -> Job:
-    """A recipe as the engine takes it."""
+    """A recipe as a job for the training engine."""
     each, task = next(
         (each, task) for each, task in systems.trained_on(type(recipe.data)) if each.name == recipe.model.kind
     )
@@ -254,21 +255,21 @@ def job(recipe: Any) -> Job:
 
 
 def _initial_model(name: str, model: nn.Module) -> None:
-    """Gives a model the weights of another, which are read only now, so that nobody holds on to them."""
+    """Initializes a model with the weights of another; they are read only now, to save memory."""
     library.load_initial(model, library.read(name))
 
 
 def training(recipe: Any, report: Report) -> Training:
-    """A recipe, ready to be trained."""
+    """The training of a recipe, not yet started."""
     return Training(job(recipe), report)
 
 
 def train(recipe: str, **changes: object) -> Pipeline:
-    """Trains by a recipe and opens the best model of the run. If it is interrupted, the same call resumes.
+    """Trains a recipe and loads the best model of the run. If training is interrupted, the same call resumes it.
 
     Args:
-        recipe: the name of a bundled recipe, or the path of a file.
-        changes: other values, tables as dictionaries: `train("translate/dates", run="runs/a", train={"steps": 500})`.
+        recipe: The name of a bundled recipe, or the path of a file.
+        changes: Keys to change, tables as dictionaries: `train("translate/dates", run="runs/a", train={"steps": 500})`.
     """
     chosen = read(recipe, changes=changes)
     training(chosen, Report(Console(stderr=True))).train()

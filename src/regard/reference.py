@@ -1,4 +1,4 @@
-"""All keys of a recipe, derived from the configs: a JSON schema for editors, and tables for people."""
+"""All keys of a recipe, derived from the configs: a JSON schema for editors, and tables for readers."""
 
 import ast
 import dataclasses
@@ -19,9 +19,9 @@ from regard.config import Config
 from regard.recipe import Recipe
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-UNLIMITED = 10**9  # a limit that only keeps numbers sane
+UNLIMITED = 10**9  # upper bound of keys without a meaningful limit; not shown
 INIT = "Model to start from (fine-tuning): a run's folder, a model's folder, or a bundled model."
-PRESET = "Named set of values; keys beside it win over them."
+PRESET = "Named set of values; other keys of the table override them."
 TASK = "GLUE task: short for `data.task`, with `run` named after it."
 
 
@@ -30,14 +30,14 @@ class Key(NamedTuple):
 
     name: str
     type: str
-    """What it takes, in words."""
+    """Its type and limits, in words."""
     default: str
-    """As TOML; or "required", "none", or "derived" from codecs and data."""
+    """As TOML; or "required", "none", or "derived" (from codecs and data)."""
     meaning: str
 
 
 class Table(NamedTuple):
-    """The keys of one table of a recipe; of one kind, where there are several."""
+    """The keys of a table of a recipe, or of one kind of a table with several kinds."""
 
     places: tuple[str, ...]
     """The dotted paths of the table, "" for the top level."""
@@ -48,18 +48,18 @@ class Table(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its heading: where it stands in a file, and its kind."""
+        """Its heading: its paths in a recipe, and its kind."""
         places = ", ".join(f"[{place}]" for place in self.places if place) or "Top level"
         return f"{places} kind = {' or '.join(map(toml.value, self.kinds))}" if self.kinds else places
 
 
 def meanings(kind: type[Config]) -> dict[str, str]:
-    """What each field means: the string below it in the source, or its metadata where there is no source."""
+    """The meaning of each field: the string below it in the source, or its metadata if it has no source."""
     found = {field.name: field.metadata.get("meaning", "") for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if "kind" in found:
-        found["kind"] = "Which kind of table this is."
+        found["kind"] = "Kind of this table."
     for base in reversed(kind.__mro__):
-        with suppress(OSError, TypeError):  # a class that is not written in a file
+        with suppress(OSError, TypeError):  # a class without source code
             [body] = (node.body for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body)  # type: ignore[attr-defined]
             for field, text in pairwise(body):
                 match field, text:
@@ -69,7 +69,7 @@ def meanings(kind: type[Config]) -> dict[str, str]:
 
 
 def configs(annotation: Any = Recipe) -> Iterator[type[Config]]:
-    """Every config that a recipe can hold, itself included."""
+    """All configs in a recipe, and the recipe itself."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         yield annotation
         inner = tuple(typing.get_type_hints(annotation, include_extras=True).values())
@@ -80,7 +80,7 @@ def configs(annotation: Any = Recipe) -> Iterator[type[Config]]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Without nulls, which TOML does not have, and without titles that only repeat the keys."""
+    """Omits nulls, which TOML does not have, and titles, which only repeat the keys."""
 
     def nullable_schema(self, schema: Any) -> Any:
         return self.generate_inner(schema["schema"])
@@ -90,7 +90,7 @@ class _Generator(GenerateJsonSchema):
         return {key: value for key, value in result.items() if (key, value) != ("default", None)}
 
     def tagged_union_schema(self, schema: Any) -> Any:
-        # the kind of a codec may be left out, and then several fit
+        # `kind` of a codec is optional; without it, several schemas may match
         return {"anyOf": super().tagged_union_schema(schema)["oneOf"]}
 
     def field_title_should_be_set(self, _schema: Any) -> bool:
@@ -98,7 +98,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """A JSON schema of recipe files."""
+    """The JSON schema of recipe files."""
     whole = TypeAdapter(Recipe).json_schema(schema_generator=_Generator)
     tables = {**whole["$defs"], Recipe.__name__: whole}
     for kind in dict.fromkeys(configs()):
@@ -109,7 +109,7 @@ def schema() -> dict[str, Any]:
             keys["preset"] = {"enum": list(kind.presets), "description": PRESET}
     for kind in systems.model_configs():
         table = tables[kind.__name__]
-        table.pop("required", None)  # sizes come from codecs, and all else from `init`
+        table.pop("required", None)  # sizes may come from codecs, all other keys from `init`
         table["properties"]["init"] = {"type": "string", "description": INIT}
     for kind in systems.data_configs():
         table = tables[kind.__name__]
@@ -119,7 +119,7 @@ def schema() -> dict[str, Any]:
 
 
 def tables() -> list[Table]:
-    """The keys of every table that a recipe can hold."""
+    """The keys of every table in a recipe."""
     whole = schema()
     by_name = {kind.__name__: kind for kind in configs()}
     places: dict[str, dict[str, None]] = {}
@@ -140,7 +140,7 @@ def _table(whole: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _tables_in(node: dict[str, Any]) -> Iterator[str]:
-    """The names of the tables that a value may be or hold."""
+    """The names of the tables that a value may be or contain."""
     if "$ref" in node:
         yield node["$ref"].rpartition("/")[2]
     for inner in (*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())):
@@ -148,14 +148,14 @@ def _tables_in(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _described(kind: type[Config], table: dict[str, Any], places: tuple[str, ...]) -> Table:
-    required, given = table.get("required", ()), table["properties"]
+    required, properties = table.get("required", ()), table["properties"]
     bare = {f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING}  # type: ignore[arg-type]
     keys = []
-    for name, node in given.items():
+    for name, node in properties.items():
         absent = "required" if name in required else "derived" if name in bare else "none"
         default = toml.value(node["default"]) if "default" in node else absent
         keys.append(Key(name, words(node), absent if name in required else default, node["description"]))
-    kinds = given["kind"].get("enum") or [given["kind"]["const"]] if "kind" in given else []
+    kinds = properties["kind"].get("enum") or [properties["kind"]["const"]] if "kind" in properties else []
     about = " ".join((kind.__doc__ or "").split())
     return Table(places, tuple(kinds), about, tuple(keys), {name: dict(each) for name, each in kind.presets.items()})
 
@@ -164,7 +164,7 @@ _WORDS = {"string": "text", "boolean": "true or false", "integer": "whole number
 
 
 def words(node: dict[str, Any]) -> str:
-    """What a value must be, in words."""
+    """The type and limits of a value, in words."""
     if "anyOf" in node:
         return " or ".join(dict.fromkeys(map(words, node["anyOf"])))
     if "$ref" in node:
@@ -180,11 +180,11 @@ def words(node: dict[str, Any]) -> str:
     return f"{_WORDS[node['type']]} {limits}".strip()
 
 
-def _limits(least: Any, above: Any, most: Any, below: Any) -> str:
+def _limits(minimum: Any, above: Any, maximum: Any, below: Any) -> str:
     """An interval, such as `≥ 1` or `in [0, 1)`."""
-    most = None if most == UNLIMITED else most
-    low = f"[{least:g}" if least is not None else f"({above:g}" if above is not None else ""
-    high = f"{most:g}]" if most is not None else f"{below:g})" if below is not None else ""
+    maximum = None if maximum == UNLIMITED else maximum
+    low = f"[{minimum:g}" if minimum is not None else f"({above:g}" if above is not None else ""
+    high = f"{maximum:g}]" if maximum is not None else f"{below:g})" if below is not None else ""
     if low and high:
         return f"in {low}, {high}"
     return low.replace("[", "≥ ").replace("(", "> ") or high
@@ -206,7 +206,7 @@ This page is generated: `regard recipes --keys -o docs/recipe-keys.md`.
 
 
 def markdown() -> str:
-    """The tables as a page of Markdown."""
+    """The tables as a Markdown page."""
     parts = [_PREFACE]
     for table in tables():
         parts.append(f"## {table.title}\n\n{table.about}\n\n| key | type | default | meaning |\n|---|---|---|---|\n")

@@ -1,10 +1,10 @@
-"""The systems of the house: one line each. What a recipe may name and what a folder opens as is derived from them.
+"""All systems, one line each. Valid recipes and the classes of loaded models are derived from them.
 
-A system is a model, its codecs by role, the tasks it serves, and, where Hugging Face has the same model, the module
-that converts it in and out.
+A system is a model, its codecs by role, its tasks, and, if Hugging Face's library has the same model, the module that
+converts it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -35,19 +35,19 @@ from regard.training.task import Task
 
 @dataclass(frozen=True)
 class System:
-    """One system."""
+    """A kind of model, with its codecs and tasks."""
 
     model: type[Config]
-    """The config of its model, whose `kind` is the system's name."""
+    """The config class of the model; its `kind` is the name of the system."""
     codecs: Mapping[str, tuple[type[CodecConfig], ...]]
-    """For each role, what its codec may be."""
+    """The codec configs that each role accepts."""
     tasks: tuple[type[Task], ...]
     family: ModuleType | None = None
-    """What converts it from and to Hugging Face's library."""
+    """The module that converts it from and to the format of Hugging Face's library."""
 
     @property
     def name(self) -> str:
-        """What recipes, folders and errors call it."""
+        """Its name in recipes, model folders and errors."""
         kind: str = self.model.kind  # type: ignore[attr-defined]
         return kind
 
@@ -56,19 +56,20 @@ class System:
         for task in self.tasks:
             if task.name == name:
                 return task
-        raise RegardError(f"models of kind '{self.name}' are for {_listed(self.tasks)}, not for {name!r}")
+        known = _listed(task.name for task in self.tasks)
+        raise RegardError(f"models of kind '{self.name}' have no task {name!r}; choose {known}")
 
     def task_of(self, config: Any) -> type[Task]:
-        """What a model of this config is for: what the config says, or the only thing that such models are for."""
+        """The task of a model with this config: the one that the config names, or else the only task of the system."""
         name = getattr(config, "task", None)
         return self.tasks[0] if name is None else self.task(name)
 
     def codec(self, role: str, kind: str) -> type[Any]:
-        """The codec of a role that is of this kind."""
+        """The codec class of that kind, for a role."""
         for config in self.codecs.get(role, ()):
             if config.codec.kind == kind:
                 return config.codec
-        raise RegardError(f"models of kind '{self.name}' have no codec of kind {kind!r} for {role!r}")
+        raise RegardError(f"models of kind '{self.name}' cannot use a codec of kind {kind!r} as {role!r}")
 
 
 ENCODER = (PretrainingTask, ClassificationTask, TaggingTask, EmbeddingTask)
@@ -85,11 +86,11 @@ SYSTEMS = (
 
 
 def system(kind: Any) -> System:
-    """The system whose models are of this kind."""
+    """The system with models of this kind."""
     for each in SYSTEMS:
         if each.name == kind:
             return each
-    raise RegardError(f"no models are of kind {kind!r}; there are {', '.join(each.name for each in SYSTEMS)}")
+    raise RegardError(f"unknown kind of model {kind!r}; choose {_listed(each.name for each in SYSTEMS)}")
 
 
 def model_configs() -> tuple[type[Config], ...]:
@@ -98,12 +99,12 @@ def model_configs() -> tuple[type[Config], ...]:
 
 
 def data_configs() -> tuple[type[Config], ...]:
-    """The configs of all data that some task learns from."""
+    """The configs of all data that a task can be trained on."""
     return tuple(dict.fromkeys(config for each in SYSTEMS for task in each.tasks for config in task.data))
 
 
 def slots() -> dict[str, tuple[type[CodecConfig], ...]]:
-    """The tables of a recipe that describe codecs, and what each may be."""
+    """The tables of a recipe that describe codecs, and the configs that each accepts."""
     result: dict[str, dict[type[CodecConfig], None]] = {}
     for each in SYSTEMS:
         for configs in each.codecs.values():
@@ -113,9 +114,9 @@ def slots() -> dict[str, tuple[type[CodecConfig], ...]]:
 
 
 def trained_on(data: type[Config]) -> Iterator[tuple[System, type[Task]]]:
-    """The systems that learn from data of this kind, each with the task."""
+    """The systems that can be trained on data of this kind, each with the task."""
     return ((each, task) for each in SYSTEMS for task in each.tasks if data in task.data)
 
 
-def _listed(tasks: tuple[type[Task], ...]) -> str:
-    return " or ".join(task.name for task in tasks)
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(names)

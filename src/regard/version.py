@@ -1,3 +1,3 @@
-"""The version of Regard, as model folders and `regard --version` have it."""
+"""The version of Regard, as in model folders and `regard --version`."""
 
 __version__ = "0.1.0"

@@ -5,9 +5,9 @@ from helpers import assert_same
 from regard.blocks.attend import attend, attend_explicitly, weigh
 
 
-def test_the_lecture_s_worked_example() -> None:
-    # "The brown dog ran": scores of "brown" with the four words, divided by √64. The deck shows .08, .91, .01, 0, which
-    # is an illustration; softmax of these scores really gives the numbers below.
+def test_weights_of_the_lectures_worked_example() -> None:
+    # "The brown dog ran": scores of "brown" with the four words, divided by √64. The deck shows .08, .91, .01, 0 as
+    # an illustration; the softmax of these scores gives the numbers below.
     scores = torch.tensor([92.0, 124.0, 22.0, 8.0], dtype=torch.float64)
     values = torch.tensor([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [7.0, 7.0]], dtype=torch.float64)
     found, weights = weigh((scores / 8)[None, None, None], values[None, None])
@@ -15,7 +15,7 @@ def test_the_lecture_s_worked_example() -> None:
     assert_same(found[0, 0, 0], torch.tensor([0.018, 0.982], dtype=torch.float64), tolerance=5e-4)
 
 
-def test_the_scale_is_one_over_the_root_of_the_width() -> None:
+def test_scores_are_scaled_by_the_square_root_of_the_width() -> None:
     # keys of width 64 whose dot products with the query are the example's scores
     query = torch.zeros(1, 1, 1, 64, dtype=torch.float64)
     query[..., 0] = 1.0
@@ -29,7 +29,7 @@ def test_the_scale_is_one_over_the_root_of_the_width() -> None:
 
 @pytest.mark.parametrize("function", [attend, lambda *inputs: attend_explicitly(*inputs)[0]], ids=["fused", "explicit"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_query_that_sees_nothing_gets_zeros_and_gives_no_gradient(function, dtype) -> None:
+def test_a_fully_masked_query_gets_zeros_and_no_gradient(function, dtype) -> None:
     query, key, value = (torch.randn(2, 3, 4, 8, dtype=dtype, requires_grad=True) for _ in range(3))
     allowed = torch.ones(2, 1, 4, 4, dtype=torch.bool)
     allowed[0, :, 1] = False
@@ -42,13 +42,13 @@ def test_a_query_that_sees_nothing_gets_zeros_and_gives_no_gradient(function, dt
 
 
 @pytest.mark.parametrize("function", [attend, lambda *inputs: attend_explicitly(*inputs)[0]], ids=["fused", "explicit"])
-def test_no_keys_at_all_is_the_same_as_seeing_nothing(function) -> None:
+def test_attention_without_keys_gives_zeros(function) -> None:
     found = function(torch.randn(2, 3, 4, 8), torch.randn(2, 3, 0, 8), torch.randn(2, 3, 0, 8))
     assert found.shape == (2, 3, 4, 8)
     assert (found == 0).all()
 
 
-def test_what_may_not_be_seen_changes_nothing() -> None:
+def test_masked_keys_do_not_change_the_output() -> None:
     query, key, value = (torch.randn(1, 2, 3, 4) for _ in range(3))
     allowed = torch.tensor([True, True, False])[None, None, None]
     before = attend(query, key, value, allowed)
@@ -71,7 +71,7 @@ def test_what_may_not_be_seen_changes_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("function", [attend, attend_explicitly])
-def test_wrong_shapes_and_masks_are_named(function, change, message) -> None:
+def test_wrong_shapes_and_masks_raise_an_error(function, change, message) -> None:
     right = {"query": torch.zeros(2, 3, 4, 8), "key": torch.zeros(2, 3, 5, 8), "value": torch.zeros(2, 3, 5, 8)}
     inputs = {**right, "allowed": None, **change}
     with pytest.raises(ValueError, match=message):
@@ -79,32 +79,32 @@ def test_wrong_shapes_and_masks_are_named(function, change, message) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_takes_both_paths_to_the_same_place(dtype) -> None:
+def test_fused_and_explicit_attention_agree_in_half_precision(dtype) -> None:
     query, key, value = (40 * torch.randn(1, 2, 5, 64).to(dtype) for _ in range(3))
     fused, (explicit, weights) = attend(query, key, value), attend_explicitly(query, key, value)
-    # entries of about 100 with 8 bits
+    # entries are about 100, and bfloat16 has 8 bits
     torch.testing.assert_close(fused, explicit, rtol=2e-2, atol=1.0)
     assert_same(weights.sum(-1), torch.ones(1, 2, 5))
 
 
-def test_scores_without_four_dimensions_are_named() -> None:
+def test_scores_without_four_dimensions_raise_an_error() -> None:
     with pytest.raises(ValueError, match=r"scores should have shape \(batch, heads, queries, keys\), got \(2, 3, 5\)"):
         weigh(torch.zeros(2, 3, 5), torch.zeros(2, 1, 5, 8))
 
 
-def test_a_mask_that_fits_only_in_part_is_named() -> None:
+def test_a_mask_that_does_not_broadcast_raises_an_error() -> None:
     with pytest.raises(ValueError, match=r"broadcast to shape \(2, 3, 4, 5\), got \(2, 3\)"):
         attend(torch.zeros(2, 3, 4, 8), torch.zeros(2, 3, 5, 8), torch.zeros(2, 3, 5, 8), torch.ones(2, 3).bool())
     with pytest.raises(ValueError, match="allowed should be bool"):
         weigh(torch.zeros(2, 1, 3, 5), torch.zeros(2, 1, 5, 8), torch.ones(1, 1, 3, 5))
 
 
-def test_very_low_scores_are_still_weighed() -> None:
+def test_very_low_scores_do_not_count_as_masked() -> None:
     scores = torch.tensor([[[[-1e12, -2e12, 0.0]]]])
     weights = weigh(scores, torch.eye(3)[None, None], torch.tensor([True, True, False])[None, None, None])[1]
     assert weights.flatten().tolist() == [1.0, 0.0, 0.0]
 
 
-def test_weigh_names_values_that_do_not_fit_the_scores() -> None:
+def test_values_that_do_not_match_the_scores_raise_an_error() -> None:
     with pytest.raises(ValueError, match=r"value should have shape \(2, 1, 5, width\), got \(2, 1, 4, 8\)"):
         weigh(torch.zeros(2, 1, 3, 5), torch.zeros(2, 1, 4, 8))

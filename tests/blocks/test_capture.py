@@ -31,7 +31,7 @@ def make_cell(score: nn.Module) -> tuple[AttentiveCell, Any]:
     return cell, cell.start(memory, final, torch.arange(6) >= torch.tensor([[6], [4]]))
 
 
-def test_capture_changes_no_bit_of_the_answer() -> None:
+def test_capture_does_not_change_the_logits() -> None:
     model = make()
     before = model(SOURCE, TARGET)
     with capture(model) as maps:
@@ -44,7 +44,7 @@ def test_capture_changes_no_bit_of_the_answer() -> None:
     }  # fmt: skip
 
 
-def test_captured_weights_are_those_of_explicit_attention() -> None:
+def test_captured_weights_equal_those_of_explicit_attention() -> None:
     attention = MultiHeadAttention(8, 2).double()
     x, memory = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 5, 8, dtype=torch.float64)
     allowed = (SOURCE != 0)[:, None, None]
@@ -60,7 +60,7 @@ def test_captured_weights_are_those_of_explicit_attention() -> None:
     assert not maps[""].requires_grad
 
 
-def test_only_the_layers_heads_and_rows_asked_for() -> None:
+def test_only_selected_layers_heads_and_rows_are_captured() -> None:
     model = make()
     with capture(model) as all_maps:
         model(SOURCE, TARGET)
@@ -69,12 +69,12 @@ def test_only_the_layers_heads_and_rows_asked_for() -> None:
     assert len(maps) == 4
     for path, weights in maps.items():
         assert_same(weights, all_maps[path][:, [1]][:, :, [3, 0]])
-        # no view that keeps all heads and rows alive
+        # a copy, not a view that would keep all heads and rows in memory
         assert weights.untyped_storage().nbytes() == weights.numel() * weights.element_size()
 
 
 class LargestTensor(TorchDispatchMode):
-    """The number of elements of the largest tensor that any operation makes."""
+    """Records the number of elements of the largest tensor that any operation returns."""
 
     elements = 0
 
@@ -86,17 +86,17 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def test_a_long_input_does_not_fill_the_memory() -> None:
+def test_capturing_one_row_needs_no_quadratic_memory() -> None:
     length = 2048
     attention = MultiHeadAttention(8, 2).eval()
     with torch.no_grad(), LargestTensor() as largest, capture(attention, heads=[0], rows=[5]) as maps:
         attention(torch.randn(1, length, 8))
     assert maps[""].shape == (1, 1, 1, length)
-    # nothing of the order of length × length: all is of the order of length × width
+    # no tensor of size length × length, only of size length × width
     assert largest.elements <= length * 8 * 4
 
 
-def test_token_by_token_gives_the_same_maps_as_all_at_once() -> None:
+def test_incremental_decoding_gives_the_same_attention_maps() -> None:
     model = make()
     with capture(model) as whole:
         model(SOURCE, TARGET)
@@ -119,7 +119,7 @@ def test_recurrent_attention_is_captured_step_by_step() -> None:
     assert torch.equal(maps["attention"], torch.stack(expected, dim=1)[:, None])
 
 
-def test_hooks_are_gone_afterwards_even_after_an_error() -> None:
+def test_hooks_are_removed_even_after_an_error() -> None:
     model = make()
     before = model(SOURCE, TARGET)
     with pytest.raises(RuntimeError, match="stop"), capture(model), intervene(model, drop_mask="*"):
@@ -128,7 +128,7 @@ def test_hooks_are_gone_afterwards_even_after_an_error() -> None:
     assert torch.equal(model(SOURCE, TARGET), before)
 
 
-def test_what_cannot_be_had_raises() -> None:
+def test_invalid_captures_raise_an_error() -> None:
     model = make()
     with pytest.raises(ValueError, match=r"no attention matches 'encoder\.cross'; this model has 'encoder\.layers\.0"):
         capture(model, "encoder.cross").__enter__()
@@ -174,18 +174,18 @@ def test_what_cannot_be_had_raises() -> None:
         maps["encoder.layers.0.attention"]
 
 
-def test_a_dropped_head_is_a_head_whose_rows_of_w_o_are_zero() -> None:
+def test_dropping_a_head_equals_zeroing_its_output_weights() -> None:
     model, by_hand = make(), make()
     by_hand.load_state_dict(model.state_dict())
     with torch.no_grad():
-        by_hand.decoder.layers[1].cross.out.weight[:, 4:] = 0  # head 1 of 2, four dimensions each
+        by_hand.decoder.layers[1].cross.out.weight[:, 4:] = 0  # head 1 of 2; each has four dimensions
     with intervene(model, drop_heads={"decoder.layers.1.cross": [1]}):
         changed = model(SOURCE, TARGET)
     assert_same(changed, by_hand(SOURCE, TARGET))
     assert not torch.allclose(changed, model(SOURCE, TARGET))
 
 
-def test_a_dropped_mask_is_attention_without_one() -> None:
+def test_dropping_the_mask_equals_attention_without_a_mask() -> None:
     attention = MultiHeadAttention(8, 2).double()
     x, allowed = torch.randn(2, 5, 8, dtype=torch.float64), (SOURCE != 0)[:, None, None]
     with intervene(attention, drop_mask="*"):
@@ -193,7 +193,7 @@ def test_a_dropped_mask_is_attention_without_one() -> None:
     assert not torch.allclose(attention(x, allowed=allowed), attention(x))
 
 
-def test_without_the_causal_mask_the_future_changes_the_past() -> None:
+def test_without_the_causal_mask_future_tokens_change_past_logits() -> None:
     model = make()
     later = TARGET.clone()
     later[:, -1] = 1 + later[:, -1] % 10
@@ -202,7 +202,7 @@ def test_without_the_causal_mask_the_future_changes_the_past() -> None:
         assert not torch.allclose(model(SOURCE, later)[:, :-1], model(SOURCE, TARGET)[:, :-1])
 
 
-def test_dropped_scaling_is_a_query_that_is_larger_by_the_root_of_the_head_width() -> None:
+def test_dropping_scaling_equals_queries_times_the_square_root_of_the_head_width() -> None:
     model, by_hand = make(), make()
     by_hand.load_state_dict(model.state_dict())
     with torch.no_grad():
@@ -215,7 +215,7 @@ def test_dropped_scaling_is_a_query_that_is_larger_by_the_root_of_the_head_width
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "sinusoidal_split", "fourier", "learned", "rotary"])
-def test_dropped_positions_are_no_positions(kind) -> None:
+def test_dropping_positions_equals_a_model_without_positions(kind) -> None:
     model, by_hand = make(positions=kind), make(positions="none")
     by_hand.load_state_dict({n: p for n, p in model.state_dict().items() if "positions" not in n})
     with intervene(model, drop_positions="*"):
@@ -223,7 +223,7 @@ def test_dropped_positions_are_no_positions(kind) -> None:
     assert not torch.allclose(model(SOURCE, TARGET), by_hand(SOURCE, TARGET))
 
 
-def test_dropped_positions_beside_x_are_zeros_beside_x() -> None:
+def test_dropping_concatenated_positions_equals_zero_positions() -> None:
     model = make(positions="learned", position_merge="concatenate", tied=False)
     with intervene(model, drop_positions=["encoder.positions", "decoder.positions"]):
         changed = model(SOURCE, TARGET)
@@ -234,7 +234,7 @@ def test_dropped_positions_beside_x_are_zeros_beside_x() -> None:
     assert_same(changed, model(SOURCE, TARGET))
 
 
-def test_recurrent_attention_can_be_changed_too() -> None:
+def test_interventions_apply_to_recurrent_attention() -> None:
     cell, state = make_cell(DotScore(4, 5, scaled=True))
     x = torch.randn(2, 3, dtype=torch.float64)
     plain, _ = make_cell(DotScore(4, 5, scaled=False))
@@ -270,7 +270,7 @@ class TwoCores(nn.Module):
         return self.near(x, x, x, None, 1.0) + self.far(x, x, x, None, 2.0)
 
 
-def test_a_module_with_two_attentions_has_a_name_for_each() -> None:
+def test_two_attention_cores_of_a_module_have_separate_names() -> None:
     model, x = TwoCores(), torch.randn(1, 2, 3, 4)
     with capture(model) as maps:
         model(x)
@@ -279,7 +279,7 @@ def test_a_module_with_two_attentions_has_a_name_for_each() -> None:
         assert (model(x) == 0).all()
 
 
-def test_a_core_that_regard_does_not_know_is_captured_and_changed() -> None:
+def test_a_custom_attention_core_supports_capture_and_interventions() -> None:
     model, x = Both(), torch.randn(1, 4, 8, dtype=torch.float64)
     with capture(model) as maps, capture(model, "near", heads=[1], rows=[2]) as some:
         model(x)
@@ -297,14 +297,14 @@ def test_a_core_that_regard_does_not_know_is_captured_and_changed() -> None:
         capture(model, heads=[2]).__enter__()
 
 
-def test_half_precision_is_captured_without_nan() -> None:
+def test_captured_weights_in_half_precision_have_no_nan() -> None:
     attention = MultiHeadAttention(64, 1, bias=False).bfloat16()
     with capture(attention) as maps:
         attention(100 * torch.randn(1, 3, 64, dtype=torch.bfloat16))
     assert_same(maps[""].sum(-1), torch.ones(1, 1, 3))
 
 
-def test_impossible_interventions_raise() -> None:
+def test_invalid_interventions_raise_an_error() -> None:
     cell, _ = make_cell(AdditiveScore(4, 5, 4))
     with pytest.raises(ValueError, match="'attention' has no scaling to drop"):
         intervene(cell, drop_scaling="*").__enter__()
@@ -321,7 +321,7 @@ def test_impossible_interventions_raise() -> None:
             model(SOURCE, TARGET)
 
 
-def test_capture_inside_intervene_shows_what_was_changed() -> None:
+def test_capture_inside_intervene_shows_the_changed_weights() -> None:
     model = make()
     with intervene(model, drop_mask="encoder.*"), capture(model, "encoder.layers.0.attention") as maps:
         model(SOURCE, TARGET)

@@ -18,27 +18,27 @@ def by_hand(layer: GatedConvolution, x: torch.Tensor, before: int) -> torch.Tens
 
 
 @pytest.mark.parametrize(("causal", "kernel", "before"), [(False, 3, 1), (False, 5, 2), (True, 3, 2), (True, 4, 3)])
-def test_the_formula(causal, kernel, before) -> None:
+def test_the_output_equals_the_formula_computed_by_hand(causal, kernel, before) -> None:
     layer = randomise(GatedConvolution(4, kernel, causal))
     x = torch.randn(2, 6, 4, dtype=torch.float64)
     assert_same(layer(x), by_hand(layer, x, before))
 
 
-def test_the_future_changes_nothing_in_a_causal_one() -> None:
+def test_future_tokens_do_not_change_past_outputs_of_a_causal_convolution() -> None:
     layer = randomise(GatedConvolution(4, 3, causal=True))
     x = torch.randn(2, 6, 4, dtype=torch.float64)
     assert_same(layer(x[:, :4]), layer(x)[:, :4])
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_changes_nothing(causal) -> None:
+def test_padding_does_not_change_the_output(causal) -> None:
     layer = randomise(GatedConvolution(4, 3, causal))
     x = torch.randn(1, 6, 4, dtype=torch.float64)
     is_padding = torch.tensor([[False] * 4 + [True] * 2])
     assert_same(layer(x, is_padding)[:, :4], layer(x[:, :4]))
 
 
-def test_step_by_step_is_the_same_as_all_at_once() -> None:
+def test_incremental_convolution_equals_the_whole_sequence() -> None:
     layer = randomise(GatedConvolution(4, 3, causal=True))
     x = torch.randn(2, 6, 4, dtype=torch.float64)
     past, found = layer.begin(2), []
@@ -49,7 +49,7 @@ def test_step_by_step_is_the_same_as_all_at_once() -> None:
     assert_same(torch.cat(found, dim=1), layer(x))
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_input_raises_an_error() -> None:
     with pytest.raises(ValueError, match="a kernel of size 4 has no centre"):
         GatedConvolution(4, 4, causal=False)
     for use in (lambda layer: layer.begin(2), lambda layer: layer.step(torch.zeros(2, 1, 4), torch.zeros(2, 2, 4))):

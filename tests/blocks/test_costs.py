@@ -10,7 +10,7 @@ from regard.training.recompute import recompute
 
 
 class Layer(nn.Module):
-    """Changes x, and hands over how much it does."""
+    """Changes x and adds the squared change as a cost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Model(nn.Module):
         return x_BD
 
 
-def test_costs_of_a_name_are_summed_and_change_gradients() -> None:
+def test_costs_of_the_same_name_are_summed_and_have_gradients() -> None:
     model, x = Model(), torch.randn(2, 3, dtype=torch.float64)
     with collect() as costs:
         loss = model(x).sum()
@@ -46,7 +46,7 @@ def test_costs_of_a_name_are_summed_and_change_gradients() -> None:
     assert not torch.allclose(plain, changed)
 
 
-def test_where_nobody_collects_nothing_is_kept() -> None:
+def test_costs_outside_collect_are_discarded() -> None:
     model, x = Model(), torch.randn(2, 3, dtype=torch.float64)
     with collect() as costs:
         pass
@@ -59,14 +59,14 @@ def test_where_nobody_collects_nothing_is_kept() -> None:
     assert_same(outer.sums()["change"], inner.sums()["change"])
 
 
-def test_an_error_ends_collecting() -> None:
+def test_an_error_ends_the_collection() -> None:
     with pytest.raises(KeyError), collect() as costs:
         raise KeyError
     add_cost("change", torch.ones(()))
     assert costs.sums() == {}
 
 
-def test_another_thread_has_its_own_costs() -> None:
+def test_costs_of_another_thread_are_not_collected() -> None:
     with collect() as costs:
         thread = threading.Thread(target=add_cost, args=("change", torch.ones(())))
         thread.start()
@@ -74,7 +74,7 @@ def test_another_thread_has_its_own_costs() -> None:
     assert costs.sums() == {}
 
 
-def test_layers_that_run_again_hand_their_costs_over_once() -> None:
+def test_recomputed_layers_add_their_costs_once() -> None:
     gradients, found = [], []
     for again in (False, True):
         model = Model()

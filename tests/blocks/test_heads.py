@@ -8,7 +8,7 @@ from regard.blocks.heads import LinearHead, Pooler, WordHead
 TOKENS = TokenEmbedding(11, 8, scaled=False)
 
 
-def test_words_are_scored_by_their_own_embedding() -> None:
+def test_the_word_head_computes_logits_with_the_token_embedding() -> None:
     torch.manual_seed(1)
     head = WordHead(8, 11, activation="gelu", norm_eps=1e-12, next_sentence=False)
     torch.nn.init.normal_(head.bias)
@@ -18,16 +18,16 @@ def test_words_are_scored_by_their_own_embedding() -> None:
     assert_same(head.answer(x_BTD, TOKENS), vectors @ TOKENS.weight.T + head.bias)
 
 
-def test_only_a_head_that_is_asked_for_the_next_sentence_has_weights_for_it() -> None:
+def test_only_a_head_with_next_sentence_prediction_has_its_weights() -> None:
     names = {
-        is_asked: set(WordHead(8, 11, activation="relu", norm_eps=1e-12, next_sentence=is_asked).state_dict())
-        for is_asked in (True, False)
+        next_sentence: set(WordHead(8, 11, activation="relu", norm_eps=1e-12, next_sentence=next_sentence).state_dict())
+        for next_sentence in (True, False)
     }
     assert names[True] - names[False] == {"next.weight", "next.bias"}
     assert names[False] == {"dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"}
 
 
-def test_a_linear_head_drops_out_in_training_only() -> None:
+def test_a_linear_head_uses_dropout_only_in_training() -> None:
     torch.manual_seed(1)
     head = LinearHead(8, 3, dropout=0.5)
     assert set(head.state_dict()) == {"1.weight", "1.bias"}
@@ -36,7 +36,7 @@ def test_a_linear_head_drops_out_in_training_only() -> None:
     assert_same(head.eval().answer(x_BTD, TOKENS), x_BTD @ head[1].weight.T + head[1].bias)
 
 
-def test_the_pooled_vector_is_made_of_the_first_token() -> None:
+def test_the_pooler_uses_the_first_token() -> None:
     torch.manual_seed(1)
     pooler = Pooler(8)
     assert set(pooler.state_dict()) == {"weight", "bias"}
@@ -44,7 +44,7 @@ def test_the_pooled_vector_is_made_of_the_first_token() -> None:
     assert_same(pooler(x_BTD), (x_BTD[:, :1] @ pooler.weight.T + pooler.bias).tanh())
 
 
-def test_the_pooled_vector_has_another_activation_where_one_is_given() -> None:
+def test_the_pooler_uses_the_given_activation() -> None:
     torch.manual_seed(1)
     pooler, x_BTD = Pooler(8, F.gelu), torch.randn(2, 5, 8)
     assert_same(pooler(x_BTD), F.gelu(x_BTD[:, :1] @ pooler.weight.T + pooler.bias))

@@ -13,7 +13,7 @@ from regard.blocks.norms import BatchNorm, LayerNorm
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("norm", [lambda: LayerNorm(8), lambda: BatchNorm(8, 16)], ids=["layer", "batch"])
-def test_token_by_token_with_a_cache_is_the_same_as_all_at_once(placement, rotary, norm) -> None:
+def test_incremental_decoding_with_a_cache_equals_the_whole_sequence(placement, rotary, norm) -> None:
     encoder = randomise(EncoderLayer(8, 2, 12, norm, placement=placement, rotary=rotary)).eval()
     decoder = randomise(DecoderLayer(8, 2, 12, norm, placement=placement, rotary=rotary, memory_width=6)).eval()
     x, memory = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 4, 6, dtype=torch.float64)
@@ -26,7 +26,7 @@ def test_token_by_token_with_a_cache_is_the_same_as_all_at_once(placement, rotar
         assert_same(decoded, decoder(x, memory, causal))
 
 
-def test_rotary_positions_reach_self_attention() -> None:
+def test_rotary_positions_apply_to_self_attention() -> None:
     for kind in (EncoderLayer, DecoderLayer):
         turned, plain = (kind(8, 2, 12, lambda: LayerNorm(8), rotary=rotary) for rotary in (True, False))
         plain.load_state_dict(turned.state_dict())
@@ -34,20 +34,20 @@ def test_rotary_positions_reach_self_attention() -> None:
         assert not torch.allclose(turned(*inputs), plain(*inputs))
 
 
-def test_dropout_falls_on_every_sublayer() -> None:
+def test_every_sublayer_has_dropout() -> None:
     for kind, count in ((EncoderLayer, 2), (DecoderLayer, 3)):
         layer = kind(8, 2, 12, lambda: LayerNorm(8), dropout=0.25)
         assert [m.rate for m in layer.modules() if isinstance(m, Dropout)] == [0.25] * count
 
 
-def test_without_being_told_otherwise_a_layer_is_the_paper_s() -> None:
+def test_the_defaults_of_a_layer_are_post_norm_and_relu_as_in_the_paper() -> None:
     layers = (EncoderLayer(8, 2, 12, lambda: LayerNorm(8)), DecoderLayer(8, 2, 12, lambda: LayerNorm(8)))
     for layer in layers:
         assert layer.feedforward_residual.placement == "post"
         assert layer.feedforward.activation is nn.functional.relu
 
 
-def test_every_layer_may_have_a_norm_of_its_own() -> None:
+def test_layers_may_have_different_norms() -> None:
     layers = [
         EncoderLayer(8, 2, 12, lambda: LayerNorm(8), placement="pre"),
         EncoderLayer(8, 2, 12, lambda: BatchNorm(8, 16), placement="post"),

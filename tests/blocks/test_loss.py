@@ -10,7 +10,7 @@ from regard.blocks.loss import linear_cross_entropy
 
 
 @given(st.integers(1, 40), st.integers(2, 9), seeds, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([1, 7, 512]))
-def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, seed, label_smoothing, rows) -> None:
+def test_value_and_gradients_equal_torch_cross_entropy(tokens, vocabulary, seed, label_smoothing, rows) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(tokens, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(vocabulary, 6, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -30,7 +30,7 @@ def test_it_is_torch_s_cross_entropy_in_value_and_gradients(tokens, vocabulary, 
         assert_same(got, wanted)
 
 
-def test_no_tokens_no_loss() -> None:
+def test_the_loss_of_no_tokens_is_zero() -> None:
     x = torch.zeros(0, 6, requires_grad=True)
     smooth, plain = linear_cross_entropy(x, torch.randn(5, 6), None, torch.zeros(0, dtype=torch.long), 0.1)
     assert smooth == plain == 0
@@ -44,7 +44,7 @@ def test_a_frozen_output_layer_gets_no_gradient() -> None:
     assert weight.grad is None
 
 
-def test_wrong_shapes_are_named() -> None:
+def test_wrong_shapes_raise_an_error() -> None:
     with pytest.raises(ValueError, match=r"x should have shape \(tokens, 6\), got \(3, 5\)"):
         linear_cross_entropy(torch.zeros(3, 5), torch.zeros(7, 6), None, torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"target should have shape \(3\), got \(4,\)"):

@@ -14,7 +14,7 @@ IS_PADDING = torch.arange(6) >= torch.tensor(LENGTHS)[:, None]
 @CELLS
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_padding_changes_nothing(cell, bidirectional, layers) -> None:
+def test_padding_does_not_change_encoder_states(cell, bidirectional, layers) -> None:
     encoder = randomise(RecurrentEncoder(cell, 3, 4, layers=layers, bidirectional=bidirectional))
     x = torch.randn(3, 6, 3, dtype=torch.float64)
     memory, final = encoder(x, IS_PADDING)
@@ -28,14 +28,14 @@ def test_padding_changes_nothing(cell, bidirectional, layers) -> None:
 
 @CELLS
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_final_state_is_the_top_layer_s_last(cell, layers) -> None:
+def test_the_final_state_is_the_last_state_of_the_top_layer(cell, layers) -> None:
     encoder = randomise(RecurrentEncoder(cell, 3, 4, layers=layers))
     memory, final = encoder(torch.randn(3, 6, 3, dtype=torch.float64), IS_PADDING)
     for row, length in enumerate(LENGTHS):
         assert torch.equal(final[row], memory[row, length - 1])
 
 
-def test_cells_are_what_they_say_and_dropout_falls_between_layers() -> None:
+def test_each_cell_uses_its_torch_kernel_with_dropout_between_layers() -> None:
     for cell, kernel in (("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)):
         encoder = RecurrentEncoder(cell, 3, 4, layers=2, dropout=0.25)
         decoder = AttentiveCell(cell, 3, 4, memory_width=5, attention=None, layers=2, dropout=0.25)
@@ -47,7 +47,7 @@ def test_cells_are_what_they_say_and_dropout_falls_between_layers() -> None:
 
 
 @CELLS
-def test_the_second_direction_reads_backwards(cell) -> None:
+def test_a_bidirectional_encoder_reads_backwards_in_the_second_half(cell) -> None:
     both = randomise(RecurrentEncoder(cell, 3, 4, bidirectional=True))
     forwards, backwards = RecurrentEncoder(cell, 3, 4).double(), RecurrentEncoder(cell, 3, 4).double()
     state = both.state_dict()
@@ -60,21 +60,21 @@ def test_the_second_direction_reads_backwards(cell) -> None:
     assert_same(final, torch.cat((forwards(x, nothing)[1], backwards(x.flip(1), nothing)[1]), dim=1))
 
 
-def test_an_empty_sentence_is_named() -> None:
+def test_an_empty_sentence_raises_an_error() -> None:
     is_padding = IS_PADDING.clone()
     is_padding[1] = True
     with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):
         RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), is_padding)
 
 
-def test_padding_before_a_word_is_named() -> None:
+def test_padding_before_a_word_raises_an_error() -> None:
     with pytest.raises(ValueError, match="padding should come after the words"):
         RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), IS_PADDING.flip(1))
     with pytest.raises(ValueError, match="is_padding should be bool"):
         RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 3), IS_PADDING.int())
 
 
-def test_an_unknown_cell_is_named() -> None:
+def test_an_unknown_cell_raises_an_error() -> None:
     with pytest.raises(ValueError, match="cell should be one of 'rnn', 'gru', 'lstm', got 'gruu'"):
         RecurrentEncoder("gruu", 3, 4)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cell should be one of"):
@@ -93,7 +93,7 @@ def make_cell(cell: str, attention: str, layers: int) -> AttentiveCell:
 @CELLS
 @pytest.mark.parametrize("attention", ["additive", "location-aware", "none"])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell, attention, layers) -> None:
+def test_sentences_of_a_batch_are_independent_and_can_be_reordered(cell, attention, layers) -> None:
     decoder = make_cell(cell, attention, layers)
     x = torch.randn(3, 4, 3, dtype=torch.float64)
     memory, final = torch.randn(3, 6, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
@@ -112,7 +112,7 @@ def test_sentences_of_a_batch_do_not_know_of_each_other_and_follow_reorder(cell,
 
 @CELLS
 @pytest.mark.parametrize("attention", ["additive", "none"])
-def test_a_mask_that_hides_nothing_is_no_mask(cell, attention) -> None:
+def test_a_mask_without_padding_equals_no_mask(cell, attention) -> None:
     encoder = randomise(RecurrentEncoder(cell, 3, 5, layers=2, bidirectional=True))
     x, nothing = torch.randn(3, 6, 3, dtype=torch.float64), torch.zeros(3, 6, dtype=torch.bool)
     for one, other in zip(encoder(x), encoder(x, nothing), strict=True):
@@ -124,7 +124,7 @@ def test_a_mask_that_hides_nothing_is_no_mask(cell, attention) -> None:
 
 @CELLS
 @pytest.mark.parametrize("attention", ["additive", "location-aware", "none"])
-def test_a_whole_text_is_taken_in_as_step_by_step(cell, attention) -> None:
+def test_unrolling_a_text_equals_single_steps(cell, attention) -> None:
     decoder = make_cell(cell, attention, 2)
     x = torch.randn(3, 4, 3, dtype=torch.float64)
     memory, final = torch.randn(3, 6, 5, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
@@ -140,7 +140,7 @@ def test_a_whole_text_is_taken_in_as_step_by_step(cell, attention) -> None:
     assert_same(again[:, 0], decoder(x[:, 0], state)[0])
 
 
-def test_the_query_is_the_top_layer_s_state() -> None:
+def test_the_attention_query_is_the_state_of_the_top_layer() -> None:
     decoder = make_cell("gru", "additive", 2)
     state = decoder.start(torch.randn(3, 6, 5).double(), torch.randn(3, 5).double(), IS_PADDING)
     assert decoder.attention is not None
@@ -149,7 +149,7 @@ def test_the_query_is_the_top_layer_s_state() -> None:
 
 
 @CELLS
-def test_without_attention_all_that_is_known_of_the_source_is_the_first_state(cell) -> None:
+def test_without_attention_only_the_initial_state_depends_on_the_source(cell) -> None:
     decoder = make_cell(cell, "none", 1)
     final = torch.randn(2, 5, dtype=torch.float64)
     nothing = torch.zeros(2, 6, dtype=torch.bool)
@@ -161,7 +161,7 @@ def test_without_attention_all_that_is_known_of_the_source_is_the_first_state(ce
 
 
 @CELLS
-def test_gradients_reach_the_first_input_through_time(cell) -> None:
+def test_gradients_flow_through_time_to_the_first_input(cell) -> None:
     encoder, decoder = randomise(RecurrentEncoder(cell, 3, 5)), make_cell(cell, "additive", 2)
     x = torch.randn(1, 6, 3, dtype=torch.float64, requires_grad=True)
     nothing = torch.zeros(1, 6, dtype=torch.bool)
@@ -173,7 +173,7 @@ def test_gradients_reach_the_first_input_through_time(cell) -> None:
     assert (x.grad.abs().sum(-1) > 0).all()
 
 
-def test_wrong_widths_are_named() -> None:
+def test_wrong_widths_raise_an_error() -> None:
     with pytest.raises(ValueError, match=r"x should have shape \(3, 6, 3\), got \(3, 6, 4\)"):
         RecurrentEncoder("gru", 3, 4)(torch.zeros(3, 6, 4), IS_PADDING)
     decoder = make_cell("gru", "additive", 1)

@@ -1,4 +1,4 @@
-"""Depth is not mistaken for time."""
+"""Capture and interventions in a layer that runs several times distinguish depths from decoding steps."""
 
 import pytest
 import torch
@@ -15,14 +15,14 @@ NAMES = [f"layer.attention@{depth}" for depth in range(3)]
 
 
 def inputs(model: Looped) -> list[Tensor]:
-    """What goes into the layer at each depth, and what comes out of the last."""
+    """The input of the layer at each depth, and the output of the last."""
     x, causal = [model.tokens(TOKENS)], masks.causal(5, 5)
     for _ in range(3):
         x.append(model.layer(x[-1], causal))
     return x
 
 
-def test_a_layer_that_runs_three_times_has_three_maps() -> None:
+def test_a_layer_that_runs_three_times_has_three_attention_maps() -> None:
     model = looped()
     with capture(model) as maps:
         logits = model(TOKENS)
@@ -35,7 +35,7 @@ def test_a_layer_that_runs_three_times_has_three_maps() -> None:
         assert maps[name].shape == (2, 2, 5, 5)
 
 
-def test_patterns_name_one_depth_or_all() -> None:
+def test_patterns_select_one_depth_or_all() -> None:
     model = looped()
     for pattern, names in (
         ("layer.attention@1", NAMES[1:2]),
@@ -51,7 +51,7 @@ def test_patterns_name_one_depth_or_all() -> None:
         capture(model, "*@3").__enter__()
 
 
-def test_token_by_token_calls_at_one_depth_are_rows() -> None:
+def test_incremental_decoding_calls_at_one_depth_become_rows() -> None:
     model = looped()
     with capture(model) as whole:
         model(TOKENS)
@@ -65,7 +65,7 @@ def test_token_by_token_calls_at_one_depth_are_rows() -> None:
         assert_same(some[name], whole[name][:, [1]][:, :, [4, 2]])
 
 
-def test_a_model_that_stops_early_begins_anew_at_the_next_call() -> None:
+def test_the_depth_restarts_at_the_next_call_of_a_model_that_stops_early() -> None:
     model = looped()
     model.stops = 2
     with capture(model) as once:
@@ -79,7 +79,7 @@ def test_a_model_that_stops_early_begins_anew_at_the_next_call() -> None:
 
 
 @pytest.mark.parametrize("depth", range(3))
-def test_a_change_at_one_depth_leaves_the_others(depth) -> None:
+def test_an_intervention_at_one_depth_does_not_affect_the_others(depth) -> None:
     model = looped()
     changes = {
         "drop_heads": {f"*@{depth}": [1]},
@@ -98,7 +98,7 @@ def test_a_change_at_one_depth_leaves_the_others(depth) -> None:
         assert not torch.allclose(model(TOKENS), model.answer(x))
 
 
-def test_each_sentence_does_without_one_head_at_one_depth_or_at_all() -> None:
+def test_each_sentence_drops_one_head_at_one_depth_or_at_every_depth() -> None:
     model = looped()
     tokens = TOKENS[:1].expand(3, -1)
     with drop_one_head_each(model, [("layer.attention@2", 0), ("layer.attention", 1)]):
@@ -109,12 +109,12 @@ def test_each_sentence_does_without_one_head_at_one_depth_or_at_all() -> None:
     assert len(changed.sum((1, 2)).unique()) == 3
 
 
-def test_positions_inside_have_a_name_for_each_depth() -> None:
+def test_positions_of_a_repeated_layer_have_a_name_for_each_depth() -> None:
     assert list(position_modules(looped())) == [f"layer.attention.rotary@{depth}" for depth in range(3)]
 
 
 class Shared(nn.Module):
-    """A group of two layers that runs twice, and a list with one layer in three places, of which two run."""
+    """A group of two layers that runs twice, and a list with one layer in three places, two of which run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Shared(nn.Module):
         return x
 
 
-def test_names_come_in_the_order_in_which_modules_run() -> None:
+def test_captured_names_are_in_execution_order() -> None:
     model, x = Shared(), torch.randn(1, 4, 8, dtype=torch.float64)
     with capture(model) as maps:
         model(x)
@@ -139,18 +139,18 @@ def test_names_come_in_the_order_in_which_modules_run() -> None:
         *("group.0.attention@0", "group.1.attention@0", "group.0.attention@1", "group.1.attention@1"),
         *("list.0.attention@0", "list.0.attention@1"),
     ]
-    for weights in maps.values():  # a list never runs: what holds its layers is the model
+    for weights in maps.values():  # a ModuleList has no forward: its layers belong to a call of the model
         assert torch.equal(weights[:, :, :4], weights[:, :, 4:])
 
 
-def test_repeated_modules_may_not_hold_each_other() -> None:
+def test_repeated_modules_may_not_be_nested() -> None:
     model = Shared()
     model.repeated = {"group": 2, "group.1": 2}
     with pytest.raises(AssertionError, match="'group.1' and 'group' are repeated, but one is inside the other"):
         capture(model).__enter__()
 
 
-def test_layers_are_found_once_and_inner_ones_first() -> None:
+def test_layers_are_listed_once_and_inner_ones_first() -> None:
     model = Shared()
     assert layers(model) == [model.list[0], model.group]
     assert [type(layer).__name__ for layer in layers(looped())] == ["EncoderLayer"]

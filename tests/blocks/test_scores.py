@@ -13,7 +13,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_padding_changes_nothing(name) -> None:
+def test_padding_does_not_change_context_and_weights(name) -> None:
     attention = randomise(ScoredAttention(MAKERS[name]()))
     memory, query = torch.randn(1, 6, 5, dtype=torch.float64), torch.randn(1, 1, 3, dtype=torch.float64)
     previous = torch.rand(1, 6, dtype=torch.float64)
@@ -26,7 +26,7 @@ def test_padding_changes_nothing(name) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_memory_of_nothing_but_padding_gives_zeros(name) -> None:
+def test_a_fully_padded_memory_gives_zeros(name) -> None:
     attention = ScoredAttention(MAKERS[name]())
     memory = attention.remember(torch.randn(1, 6, 5), torch.ones(1, 6, dtype=torch.bool))
     context, weights = attention(torch.randn(1, 1, 3), memory, attention.begin(memory))
@@ -34,7 +34,7 @@ def test_a_memory_of_nothing_but_padding_gives_zeros(name) -> None:
     assert (weights == 0).all()
 
 
-def test_many_queries_at_once_are_the_same_as_one_by_one() -> None:
+def test_many_queries_at_once_equal_one_by_one() -> None:
     for name in ("dot", "scaled dot", "additive"):
         attention = randomise(ScoredAttention(MAKERS[name]()))
         memory = attention.remember(torch.randn(2, 6, 5, dtype=torch.float64), torch.zeros(2, 6, dtype=torch.bool))
@@ -45,8 +45,8 @@ def test_many_queries_at_once_are_the_same_as_one_by_one() -> None:
         assert_same(weights, one_by_one[-1][1])
 
 
-def test_location_aware_attention_goes_where_it_is_told_by_where_it_was() -> None:
-    # no content at all; a filter that sees the position before: attention moves one step to the right each time
+def test_location_aware_attention_can_depend_on_previous_weights_only() -> None:
+    # the score ignores content, and its filter reads the previous position: attention moves one step to the right
     score = LocationAwareScore(3, 5, 1, channels=1, kernel=3).double()
     for parameter in score.parameters():
         torch.nn.init.zeros_(parameter)
@@ -63,7 +63,7 @@ def test_location_aware_attention_goes_where_it_is_told_by_where_it_was() -> Non
         assert weights[0, step] > 0.999
 
 
-def test_the_parameters_are_those_of_the_equations() -> None:
+def test_parameters_are_those_of_the_equations_of_the_papers() -> None:
     assert set(dict(AdditiveScore(3, 5, 4).named_parameters())) == {"query.weight", "key.weight", "energy.weight"}
     score = LocationAwareScore(3, 5, 4)
     assert set(dict(score.named_parameters())) == {
@@ -72,7 +72,7 @@ def test_the_parameters_are_those_of_the_equations() -> None:
     assert score.filters.weight.shape == (10, 1, 31)
 
 
-def test_wrong_shapes_are_named() -> None:
+def test_wrong_shapes_raise_an_error() -> None:
     attention = ScoredAttention(MAKERS["location-aware"]())
     memory = attention.remember(torch.randn(2, 6, 5), torch.zeros(2, 6, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"query should have shape \(batch, 1, width\), got \(2, 4, 3\)"):

@@ -1,4 +1,4 @@
-"""Private functions of torch, against the public way."""
+"""Private functions of torch, compared with public ones."""
 
 import re
 from pathlib import Path
@@ -19,14 +19,14 @@ from regard.blocks.torch_private import (
 )
 
 
-def test_the_gradient_of_a_softmax_is_that_of_autograd() -> None:
+def test_the_softmax_gradient_equals_autograd() -> None:
     scores = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
     weights, upstream = scores.softmax(-1), torch.randn(3, 4, 5, dtype=torch.float64)
     (expected,) = torch.autograd.grad(weights, scores, upstream)
     torch.testing.assert_close(softmax_backward(upstream, weights.detach()), expected)
 
 
-def test_attention_on_a_cpu_is_scaled_dot_product_attention_with_its_gradients() -> None:
+def test_cpu_attention_and_its_gradients_equal_scaled_dot_product_attention() -> None:
     shapes = (2, 3, 7, 8), (2, 3, 5, 8), (2, 3, 5, 8)
     inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
     upstream = torch.randn(2, 3, 7, 8, dtype=torch.float64)
@@ -38,7 +38,7 @@ def test_attention_on_a_cpu_is_scaled_dot_product_attention_with_its_gradients()
     torch.testing.assert_close([found, *own_gradients], [expected.detach(), *gradients])
 
 
-def test_attention_on_a_cpu_runs_these_operations() -> None:
+def test_scaled_dot_product_attention_runs_the_private_cpu_operations() -> None:
     x = torch.randn(2, 3, 7, 8, requires_grad=True)
     formulas = {CPU_ATTENTION: lambda *_, **__: 1, CPU_ATTENTION_BACKWARD: lambda *_, **__: 1}
     with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
@@ -46,7 +46,7 @@ def test_attention_on_a_cpu_runs_these_operations() -> None:
     assert counter.get_flop_counts()["Global"] == {CPU_ATTENTION: 1, CPU_ATTENTION_BACKWARD: 1}
 
 
-def test_what_runs_without_dispatch_modes_is_not_seen_by_them() -> None:
+def test_operations_without_dispatch_modes_are_not_counted() -> None:
     a, b = torch.randn(2, 4, 4, dtype=torch.float64)
     with FlopCounterMode(display=False) as counter:
         first = a @ b
@@ -59,7 +59,7 @@ def test_what_runs_without_dispatch_modes_is_not_seen_by_them() -> None:
 
 
 @pytest.mark.parametrize("register", [nn.Module.register_forward_hook, nn.Module.register_forward_pre_hook])
-def test_a_hook_is_seen_until_it_is_removed(register) -> None:
+def test_forward_hooks_are_detected_until_removed(register) -> None:
     module = nn.Linear(2, 2)
     assert not has_forward_hooks(module)
     handle = register(module, lambda *_: None)
@@ -68,7 +68,7 @@ def test_a_hook_is_seen_until_it_is_removed(register) -> None:
     assert not has_forward_hooks(module)
 
 
-def test_no_other_file_uses_what_is_private_in_torch() -> None:
+def test_no_other_file_uses_private_names_of_torch() -> None:
     file = Path(torch_private.__file__)
     private = re.compile(
         r"\b(torch|aten|F|nn|dist)(\.\w+)*\._[a-zA-Z]|\._(forward|backward)_(pre_)?hooks|torch\S* import _"

@@ -1,4 +1,4 @@
-"""Small models of every kind that reads texts."""
+"""Small models of every kind that encodes texts."""
 
 from pathlib import Path
 

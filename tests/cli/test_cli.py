@@ -17,7 +17,7 @@ def regard(*arguments: str, directory: Path | None = None) -> subprocess.Complet
     )
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     result = regard("--version")
     assert result.stdout == f"regard {__version__}\n"
     assert result.returncode == 0
@@ -58,7 +58,7 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     shown = regard("recipes", "translate/transformer").stdout
     assert 'kind = "transformer"' in shown
     result = regard("recipes", "translate/transformer", "-o", "mine.toml", directory=tmp_path)
-    assert result.stdout == "mine.toml: a copy of translate/transformer; try: regard describe mine.toml\n"
+    assert result.stdout == "mine.toml: copied from translate/transformer. Try: regard describe mine.toml\n"
     assert (tmp_path / "mine.toml").read_text("utf-8") == shown
     assert regard("describe", "mine.toml", directory=tmp_path).returncode == 0
 
@@ -67,7 +67,7 @@ def test_copying_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("precious")
     result = regard("recipes", "translate/transformer", "-o", "mine.toml", directory=tmp_path)
     assert result.returncode == 1
-    assert result.stderr == "regard: mine.toml exists and is not overwritten; choose another name\n"
+    assert result.stderr == "regard: mine.toml already exists and is not overwritten; choose another name\n"
     assert (tmp_path / "mine.toml").read_text() == "precious"
 
 
@@ -128,7 +128,7 @@ def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
         ),
         (["recipes", "-o", "x.toml"], "no recipe to copy to x.toml"),
         (["recipes", "translate/transformer", "-o", "no/such/folder.toml"], "No such file or directory"),
-        (["recipes", "translate/transformer", "--json"], "--json is for the list of all recipes"),
+        (["recipes", "translate/transformer", "--json"], "--json applies only to the list of all recipes"),
     ],
 )
 def test_user_errors_are_reported_in_one_line(arguments, message) -> None:
@@ -140,7 +140,7 @@ def test_user_errors_are_reported_in_one_line(arguments, message) -> None:
     assert result.stdout == ""
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "regard", "recipes", "translate/transformer"]

@@ -87,8 +87,8 @@ def test_a_text_that_is_too_long_is_an_error_or_slides(model: Path) -> None:
         (["--top-p", 1.5], "top-p must be above 0 and at most 1, got 1.5"),
         (["--temperature", -1], "the temperature must be at least 0, got -1.0"),
         (["--stop", ""], "a stop string is empty"),
-        (["--n-best", 2], "--n-best needs --beam; add --beam, or leave this option out"),
-        (["--beam", 2, "--top-k", 4], "--top-k is for sampling; leave it or --beam out"),
+        (["--n-best", 2], "--n-best needs --beam; add --beam or remove this option"),
+        (["--beam", 2, "--top-k", 4], "--top-k applies only to sampling; remove it or --beam"),
     ],
 )
 def test_wrong_options_are_reported(model: Path, arguments, message) -> None:

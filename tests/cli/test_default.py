@@ -18,11 +18,11 @@ def verbs() -> dict[str, typer.core.TyperCommand]:
 
 
 def test_no_verb_needs_the_option_model() -> None:
-    asked = {name: p for name, each in verbs().items() for p in each.params if "--model" in p.opts}
-    assert asked.keys() >= {"translate", "complete", "classify", "tag", "embed", "look", "explore", "layers"}
-    assert not any(option.required for option in asked.values())
-    assert all("-m" in option.opts for option in asked.values())
-    assert len({option.help for option in asked.values()}) == 1
+    options = {name: p for name, each in verbs().items() for p in each.params if "--model" in p.opts}
+    assert options.keys() >= {"translate", "complete", "classify", "tag", "embed", "look", "explore", "layers"}
+    assert not any(option.required for option in options.values())
+    assert all("-m" in option.opts for option in options.values())
+    assert len({option.help for option in options.values()}) == 1
 
 
 @pytest.mark.parametrize("arguments", [["translate"], ["look", "--target", "Comemos pan."]])
@@ -34,7 +34,9 @@ def test_a_verb_that_no_bundled_model_serves_asks_for_one() -> None:
     for verb in ("translate", "look", "explore", "evaluate", "score", "compare"):
         assert library.default_for(verb) == "en-es"
     for verb in ("classify", "tag", "complete", "embed"):
-        with pytest.raises(ValueError, match=f"^no bundled model serves `regard {verb}`; name one with --model$"):
+        with pytest.raises(
+            ValueError, match=f"^no bundled model supports `regard {verb}`; choose a model with --model$"
+        ):
             run(verb, stdin="bread\n")
 
 

@@ -1,4 +1,4 @@
-"""`classify`, `tag`, `embed`, and `glue` for models that read."""
+"""The verbs of encoders: `classify`, `tag`, `embed` and `glue`."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import regard
-from commands import invoked, run
+from commands import invoke, run
 from regard.cli.main import app
 from texts import TEXTS
 
@@ -30,7 +30,7 @@ def test_texts_are_classified(models: Path) -> None:
     assert run("classify", "--model", models / "stsb", "good food", "--second", "bad food") == f"{beside:.3f}\n"
 
 
-def test_the_prediction_stands_below_the_attention_matrix(models: Path) -> None:
+def test_the_prediction_is_printed_below_the_attention_matrix(models: Path) -> None:
     label = regard.load(str(models / "sst2")).classify("good food").label
     lines = run("look", "-m", models / "sst2", "good food").splitlines()
     assert lines[0].split() == ["good", "food"]
@@ -56,11 +56,13 @@ def test_words_are_tagged(models: Path, name) -> None:
     assert found == {"words": ["The", "brown", "dog", "ran"], "tags": expected}
 
 
-def test_texts_become_vectors(models: Path, tmp_path: Path) -> None:
+def test_texts_are_embedded(models: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("\n".join([*TEXTS, ""]) + "\n")
     out = tmp_path / "v.npy"
-    told = run("embed", "--model", models / "plain", tmp_path / "texts", "-o", out, "--layers", "-2:", "--join", "sum")
-    assert told == f"{out}: 6 vectors of width 8\n"
+    output = run(
+        "embed", "--model", models / "plain", tmp_path / "texts", "-o", out, "--layers", "-2:", "--join", "sum"
+    )
+    assert output == f"{out}: 6 vectors of width 8\n"
     encoder = regard.load(str(models / "plain"))
     assert np.array_equal(np.load(out), encoder.embed([*TEXTS, ""], layers=[1, 2], join="sum").numpy())
     lines = run("embed", "--model", models / "guesser", stdin="good food\n").splitlines()
@@ -99,7 +101,7 @@ def test_truncated_texts_are_reported(models: Path) -> None:
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
         (["embed", "-m", "plain", "--layers", "7"], "layers must be from 0 to 2"),
         (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: unknown format; use .npy, .json or .parquet"),
-        (["glue", "plain", "--data", ".", "--tasks", "ax"], "--tasks ax: no such task to train"),
+        (["glue", "plain", "--data", ".", "--tasks", "ax"], "--tasks ax: no such training task"),
     ],
 )
 def test_wrong_arguments_are_reported(models: Path, monkeypatch, arguments, message) -> None:
@@ -108,7 +110,7 @@ def test_wrong_arguments_are_reported(models: Path, monkeypatch, arguments, mess
         run(*arguments, stdin="x\n")
 
 
-def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
+def test_glue_prints_a_table(models: Path, tmp_path: Path) -> None:
     for folder, header, rows in (
         ("RTE", "sentence1\tsentence2\tlabel", [f"{text}\tfood\tentailment" for text in TEXTS]),
         ("SST-2", "sentence\tlabel", [f"{text}\t{i % 2}" for i, text in enumerate(TEXTS)]),
@@ -117,17 +119,17 @@ def test_the_table_of_glue(models: Path, tmp_path: Path) -> None:
         for split in ("train", "dev"):
             (tmp_path / folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
     (tmp_path / "SST-2" / "test.tsv").write_text(f"index\tsentence\n0\tgood food\n1\t{'bad food ' * 99}\n")
-    asked = ["glue", models / "plain", "--data", tmp_path, "--runs", tmp_path / "runs", "--seeds", 2]
-    asked += ["train.epochs=2", "data.max_length=20"]
-    found = json.loads(run(*asked, "--tasks", "rte,sst2", "--json"))
+    command = ["glue", models / "plain", "--data", tmp_path, "--runs", tmp_path / "runs", "--seeds", 2]
+    command += ["train.epochs=2", "data.max_length=20"]
+    found = json.loads(run(*command, "--tasks", "rte,sst2", "--json"))
     assert found["rte"]["accuracy"]["seeds"] == 2
     # finished runs are not repeated
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")}
     assert len(before) == 4
-    result = invoked(*asked, "--tasks", "sst2", "--submission", tmp_path / "out")
+    result = invoke(*command, "--tasks", "sst2", "--submission", tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/model/model.safetensors")} == before
     assert "93.5" in result.stdout  # BERT-base
     assert "test.tsv: 1 of 2 texts are too long and were truncated" in result.stderr
-    assert "SST-2.tsv: 2 answers for the leaderboard" in result.stderr
+    assert "SST-2.tsv: 2 predictions for the leaderboard" in result.stderr
     assert (tmp_path / "out" / "SST-2.tsv").read_text().splitlines()[0] == "index\tprediction"
     assert len((tmp_path / "out" / "SST-2.tsv").read_text().splitlines()) == 3

@@ -62,10 +62,10 @@ def test_the_engines_scores_equal_the_sums_over_tokens() -> None:
             fast.translate(SENTENCES[:2], beam=4, n_best=3, length_penalty=length_penalty, scores=scores)
             for scores in (True, False)
         ]
-        for told, quick in zip(*found, strict=True):
-            assert [each.tokens for each in told] == [each.tokens for each in quick]
+        for plain, quick in zip(*found, strict=True):
+            assert [each.tokens for each in plain] == [each.tokens for each in quick]
             # in 8 bits, results depend slightly on the other tokens of the batch
-            assert [each.score for each in told] == pytest.approx([each.score for each in quick], rel=0.1)
+            assert [each.score for each in plain] == pytest.approx([each.score for each in quick], rel=0.1)
 
 
 def test_vectors_have_the_same_format_and_direction_with_both_engines(model: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_vectors_have_the_same_format_and_direction_with_both_engines(model: Pat
     assert one.dtype == other.dtype
     cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
     assert cosines.min() >= 0.99
-    with pytest.raises(ValueError, match="CTranslate2 gives the vectors of the last layer"):
+    with pytest.raises(ValueError, match="CTranslate2 returns only the last layer"):
         run("embed", "-m", model, "--layers", "0", "--engine", "ct2", stdin="bread\n")
 
 
@@ -89,7 +89,7 @@ def test_convert_reports_the_result_of_its_check(model: Path, tmp_path: Path) ->
         run("classify", "-m", f"ct2:{tmp_path / 'fast'}", "bread")
 
 
-def test_a_model_that_does_something_else_is_named(model: Path) -> None:
+def test_a_model_of_another_task_is_reported(model: Path) -> None:
     message = "is a model for classification, not for `regard translate`; try `regard classify`"
     with pytest.raises(ValueError, match=message):
         run("translate", "-m", model, "--engine", "ct2", "bread")

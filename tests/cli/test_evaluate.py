@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import regard
-from commands import invoked, run
+from commands import invoke, run
 from completers import TOKENIZERS, gpt2
 from regard import library
 from regard.cli.main import app
@@ -43,7 +43,7 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
 def test_a_task_that_does_not_fit_the_model_is_reported(models: Path, tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
     with pytest.raises(
-        ValueError, match="the model predicts negative, positive; the task has unacceptable, acceptable"
+        ValueError, match="the model predicts negative, positive, but the task expects unacceptable, acceptable"
     ):
         run("evaluate", models / "sst2", "task=cola", "--data", tmp_path / "dev.tsv")
     with pytest.raises(ValueError, match="task = \"sst3\": expected one of 'cola', 'sst2', .*did you mean 'sst2'?"):
@@ -96,11 +96,11 @@ def test_a_language_model_has_no_predictions_to_write(tmp_path: Path) -> None:
     model = gpt2(TOKENIZERS["characters"]).float()
     library.save(tmp_path / "m", model.config, library.tensors(model), {"text": TOKENIZERS["characters"]}, "")
     (tmp_path / "text").write_text("ROMEO: soft")
-    asked = ["evaluate", str(tmp_path / "m"), "--data", str(tmp_path / "text"), "--json"]
-    result = CliRunner().invoke(app, [*asked, "-o", str(tmp_path / "out")])
-    assert str(result.exception) == "a language model has no predictions to write; leave --output out"
+    command = ["evaluate", str(tmp_path / "m"), "--data", str(tmp_path / "text"), "--json"]
+    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")])
+    assert str(result.exception) == "a language model has no predictions to write; remove --output"
     assert not (tmp_path / "out").exists()
-    assert json.loads(result.stdout) == json.loads(run(*asked))  # the scores are not lost
+    assert json.loads(result.stdout) == json.loads(run(*command))  # the scores are not lost
     assert json.loads(result.stdout) == pytest.approx(vars(regard.load(str(tmp_path / "m")).measure("ROMEO: soft")))
 
 
@@ -134,7 +134,7 @@ def test_a_wrong_file_or_setting_is_reported(models: Path, monkeypatch, argument
 
 def test_tags_of_the_other_column_are_reported(models: Path, tmp_path: Path) -> None:
     (tmp_path / "dev.conllu").write_text("1\tdog\t_\tX\tNOUN" + "\t_" * 5 + "\n\n")
-    with pytest.raises(ValueError, match="the model knows none of the tags in column upos; try column=xpos"):
+    with pytest.raises(ValueError, match="the model predicts none of the tags in column upos; try column=xpos"):
         run("evaluate", models / "pos", "--data", tmp_path / "dev.conllu")
     found = json.loads(run("evaluate", models / "pos", "column=xpos", "--data", tmp_path / "dev.conllu", "--json"))
     assert found["tags"]["NOUN"]["count"] == 1
@@ -145,7 +145,7 @@ def test_problems_of_a_table_are_reported_beside_the_scores(tmp_path: Path) -> N
     library.save(tmp_path / "qqp", model.config, library.tensors(model), {"text": TOKENIZER}, "")
     rows = ["question1\tquestion2\tis_duplicate", "good food\tbad food\t0", "torn", "dog\tdog\t1"]
     (tmp_path / "dev.tsv").write_text("\n".join(rows) + "\n")
-    result = invoked("evaluate", tmp_path / "qqp", "task=qqp", "--data", tmp_path / "dev.tsv", "--json")
+    result = invoke("evaluate", tmp_path / "qqp", "task=qqp", "--data", tmp_path / "dev.tsv", "--json")
     assert json.loads(result.stdout)["texts"] == 2
     assert "dev.tsv: skipped 1 lines with too few columns, the first is line 3" in result.stderr
 

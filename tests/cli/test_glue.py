@@ -23,12 +23,16 @@ def written(path: Path, header: str, *rows: str) -> Path:
     return path
 
 
-def asked(first: list[str], second: str) -> list[str]:
+def table_rows(first: list[str], second: str) -> list[str]:
     return [f"{i}|{text}|{second}" for i, text in enumerate(first)]
 
 
 # each set has its own size and its own order of texts
-TESTS = {"MNLI-m": asked(TEXTS, "food"), "MNLI-mm": asked(TEXTS[::-1][:4], "sad"), "AX": asked(TEXTS[2:], "a house")}
+TESTS = {
+    "MNLI-m": table_rows(TEXTS, "food"),
+    "MNLI-mm": table_rows(TEXTS[::-1][:4], "sad"),
+    "AX": table_rows(TEXTS[2:], "a house"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +98,8 @@ def test_evaluate_agrees_with_the_table(folder: Path) -> None:
         ("mnli", "mnli", "MNLI/dev_matched"),
         ("mnli-mm", "mnli", "MNLI/dev_mismatched"),
     ):
-        asked = ["evaluate", folder / f"runs/{model}-1", f"task={name}", "--data", folder / f"{file}.tsv"]
-        found = json.loads(run(*asked, "--json"))
+        command = ["evaluate", folder / f"runs/{model}-1", f"task={name}", "--data", folder / f"{file}.tsv"]
+        found = json.loads(run(*command, "--json"))
         # the order of additions differs with the batches
         expected = {metric: pytest.approx(value["median"] / 100, abs=1e-4) for metric, value in table[name].items()}
         assert {metric: found[metric] for metric in expected} == expected
@@ -121,9 +125,11 @@ def test_a_regression_model_is_evaluated(folder: Path, tmp_path: Path) -> None:
         found = json.loads(run("evaluate", model, *question, "--data", data, "--json", "-o", tmp_path / "said"))
         assert found == pytest.approx(expected)
         assert [float(line) for line in (tmp_path / "said").read_text().splitlines()] == pytest.approx(target)
-        told = run("evaluate", model, *question, "--data", data)
-        assert told.splitlines()[0].split() == ["pearson", f"{100 * expected['pearson']:.1f}"]
-    with pytest.raises(ValueError, match="the model predicts a number; the task has not_entailment, entailment"):
+        output = run("evaluate", model, *question, "--data", data)
+        assert output.splitlines()[0].split() == ["pearson", f"{100 * expected['pearson']:.1f}"]
+    with pytest.raises(
+        ValueError, match="the model predicts a number, but the task expects not_entailment, entailment"
+    ):
         run("evaluate", model, "task=wnli", "--data", written(tmp_path / "w.tsv", "sentence1|sentence2|label"))
 
 
@@ -141,8 +147,8 @@ def results(tmp_path: Path, monkeypatch) -> list[tuple[str, str]]:
         for split in ("train", "dev", "test"):
             written(tmp_path / f"{path.format(split)}.tsv", "")
     submitted: list[tuple[str, str]] = []
-    monkeypatch.setattr(Benchmark, "_tuned", lambda _, task, __, seed: FOUND[task][seed - 1])
-    monkeypatch.setattr(Benchmark, "_tried", lambda _, task, __: {"matthews" if task == "ax" else "accuracy": 0.1})
+    monkeypatch.setattr(Benchmark, "_fine_tune", lambda _, task, __, seed: FOUND[task][seed - 1])
+    monkeypatch.setattr(Benchmark, "_evaluate", lambda _, task, __: {"matthews" if task == "ax" else "accuracy": 0.1})
     monkeypatch.setattr(Benchmark, "_submit", lambda _, task, run, __: submitted.append((run.name, task)))
     return submitted
 
@@ -154,17 +160,17 @@ def last_row(table: str) -> list[str]:
 
 @pytest.mark.usefixtures("results")
 def test_the_average_is_over_the_tasks_that_were_run(tmp_path: Path) -> None:
-    asked = ["glue", "any", "--data", tmp_path, "--seeds", 2, "--tasks"]
+    command = ["glue", "any", "--data", tmp_path, "--seeds", 2, "--tasks"]
     # mrpc: medians 85 and 75, so 80; mnli: median 75, and 10 on the other set, so 42.5; rte: median 55; ax: not counted
-    found = json.loads(run(*asked, "mrpc,mnli,rte", "--json"))
+    found = json.loads(run(*command, "mrpc,mnli,rte", "--json"))
     assert found["average"] == {"score": pytest.approx(177.5 / 3), "tasks": ["mrpc", "mnli", "mnli-mm", "rte"]}
     assert found["ax"]["matthews"]["median"] == pytest.approx(10)
     # the paper of BERT has no accuracy for mrpc; human beings: (83.55 + 92.4 + 93.6) / 3
-    table = run(*asked, "mrpc,mnli,rte")
+    table = run(*command, "mrpc,mnli,rte")
     assert last_row(table) == ["average", "3", "of", "9", "59.2", "89.8"]
     assert "over the tasks that were run" in " ".join(table.split())
     # (84.0 + 66.4) / 2 and (86.3 + 70.1) / 2; the rows of tasks themselves stay
-    assert last_row(run(*asked, "mnli,rte")) == ["average", "2", "of", "9", "48.8", "75.2", "78.2", "93.0"]
+    assert last_row(run(*command, "mnli,rte")) == ["average", "2", "of", "9", "48.8", "75.2", "78.2", "93.0"]
 
 
 def test_the_best_seed_predicts_the_test_set(tmp_path: Path, results) -> None:

@@ -10,7 +10,7 @@ import torch
 from commands import run
 from runs import SMALL
 
-pytestmark = pytest.mark.usefixtures("threads_as_before")
+pytestmark = pytest.mark.usefixtures("restore_threads")
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def test_a_plan_estimates_time_memory_and_disk(planned: dict) -> None:
     assert planned["flops_per_step"] / planned["seconds_per_step"] == pytest.approx(
         planned["utilisation"] * planned["limit"]
     )
-    # weights, their EMA, and two moments of four bytes each; some more for names and random number generators
+    # weights, EMA and two moments at four bytes each, plus names and random number generators
     assert planned["checkpoint_bytes"] > 16 * planned["parameters"]
     assert planned["peak_memory"] > 1e7
 
 
-def test_a_plan_as_text(tmp_path: Path, monkeypatch) -> None:
+def test_a_plan_is_printed_as_text(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     lines = run("plan", "translate/dates", *SMALL, "--probe", "0", "--minutes", "2.5").splitlines()
     assert [line.split("  ")[0] for line in lines] == [

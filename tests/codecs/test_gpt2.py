@@ -27,7 +27,7 @@ Files = Callable[..., tuple[Path, Path]]
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Writes files like those of GPT-2."""
+    """Writes vocabulary and merge files in the format of GPT-2."""
 
     def write(encoder: Any = ENCODER, pairs: list[str] = PAIRS, version: str = "#version: 0.2") -> tuple[Path, Path]:
         (tmp_path / "encoder.json").write_text(json.dumps(encoder), "utf-8")
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Files:
 @example("  two  spaces  ")
 @example("cafe\u0301 café ﬁ")
 @example("")
-def test_decoding_gives_back_any_text(text) -> None:
+def test_decoding_restores_any_text(text) -> None:
     (tokens,) = BYTE_PAIRS.encode([text])
     assert BYTE_PAIRS.decode([tokens]) == [text]
     assert BYTE_PAIRS.raw(tokens) == text.encode()
@@ -51,18 +51,18 @@ def test_decoding_gives_back_any_text(text) -> None:
 
 
 @given(KNOWN)
-def test_decoding_gives_back_any_text_of_known_characters(text) -> None:
+def test_decoding_restores_any_text_of_known_characters(text) -> None:
     (tokens,) = CHARACTERS.encode([text])
     assert CHARACTERS.decode([tokens]) == [text]
     assert CHARACTERS.raw(tokens) == text.encode()
     assert "".join(CHARACTERS.pieces(tokens)) == text
-    assert CHARACTERS.engine.encode(text).ids == tokens  # the file means the same to other readers
+    assert CHARACTERS.engine.encode(text).ids == tokens  # other readers of the file get the same tokens
     assert CHARACTERS.engine.decode(tokens) == text
 
 
 @EACH
 @given(text=KNOWN)
-def test_every_token_belongs_to_one_of_the_words_that_spaces_part(tokenizer, text) -> None:
+def test_tokens_are_assigned_to_words_separated_by_spaces(tokenizer, text) -> None:
     (tokens,) = tokenizer.encode([text])
     numbers = tokenizer.words(tokens)
     assert tokenizer.spelled(tokens) == tuple(word.decode() for word in text.encode().split())
@@ -71,14 +71,14 @@ def test_every_token_belongs_to_one_of_the_words_that_spaces_part(tokenizer, tex
         assert (number == -1) == (not tokenizer.raw([token]).strip())
 
 
-def test_a_token_that_begins_with_a_space_begins_a_word() -> None:
+def test_a_token_with_a_leading_space_starts_a_word() -> None:
     (tokens,) = BYTE_PAIRS.encode(["the bread\n bread"])
     assert BYTE_PAIRS.pieces(tokens) == ["the", " bread", "\n", " bread"]
     assert BYTE_PAIRS.words(tokens) == [0, 1, -1, 2]
     assert BYTE_PAIRS.spelled(tokens) == ("the", "bread", "bread")
 
 
-def test_words_end_where_a_document_ends() -> None:
+def test_the_end_of_a_document_ends_a_word() -> None:
     (bread,) = BYTE_PAIRS.encode(["bread"])
     document = [*bread, BYTE_PAIRS.end, *bread]
     assert BYTE_PAIRS.spelled(document) == ("bread", "bread")
@@ -86,14 +86,14 @@ def test_words_end_where_a_document_ends() -> None:
 
 
 @EACH
-def test_several_texts_are_encoded_each_for_itself(tokenizer) -> None:
+def test_texts_are_encoded_independently(tokenizer) -> None:
     texts = ["a b", "", " b", "b\n"]
     assert tokenizer.encode(texts) == [tokenizer.encode([text])[0] for text in texts]
     assert tokenizer.decode(tokenizer.encode(texts)) == texts
     assert tokenizer.encode([]) == tokenizer.decode([]) == []
 
 
-def test_pieces_show_what_is_no_whole_character() -> None:
+def test_pieces_show_incomplete_characters_as_replacement_characters() -> None:
     tokens = BYTE_PAIRS.encode(["日x\n"])[0]
     assert BYTE_PAIRS.pieces(tokens) == ["\ufffd", "\ufffd", "\ufffd", "x", "\n"]
     assert [BYTE_PAIRS.raw([token]) for token in tokens] == [b"\xe6", b"\x97", b"\xa5", b"x", b"\n"]
@@ -101,7 +101,7 @@ def test_pieces_show_what_is_no_whole_character() -> None:
 
 
 @EACH
-def test_tokens_beyond_the_vocabulary_are_nothing(tokenizer) -> None:
+def test_tokens_beyond_the_vocabulary_decode_to_nothing(tokenizer) -> None:
     (tokens,) = tokenizer.encode(["a"])
     strange = [tokenizer.vocab_size, *tokens, 10**12, -1]
     assert tokenizer.decode([strange]) == ["a"]
@@ -111,7 +111,7 @@ def test_tokens_beyond_the_vocabulary_are_nothing(tokenizer) -> None:
     assert tokenizer.spelled(strange) == ("a",)
 
 
-def test_the_end_of_a_document_is_the_last_token_and_is_not_written() -> None:
+def test_the_end_token_has_the_last_id_and_is_not_decoded() -> None:
     end = BYTE_PAIRS.end
     assert end == BYTE_PAIRS.begin == BYTE_PAIRS.vocab_size - 1
     (tokens,) = BYTE_PAIRS.encode(["el niño"])
@@ -120,38 +120,38 @@ def test_the_end_of_a_document_is_the_last_token_and_is_not_written() -> None:
     assert BYTE_PAIRS.pieces([end]) == [END]
 
 
-def test_a_text_of_characters_begins_after_a_line_break_if_there_are_any() -> None:
+def test_the_begin_token_of_a_character_tokenizer_is_a_line_break_if_known() -> None:
     assert (CHARACTERS.end, CHARACTERS.pieces([CHARACTERS.begin])) == (None, ["\n"])
     assert CharacterTokenizer.learn(["ba"]).begin == 0
 
 
-def test_byte_pairs_without_an_end_begin_after_a_line_break(files) -> None:
+def test_the_begin_token_without_an_end_token_is_a_line_break(files) -> None:
     tokenizer = ByteBpe.from_files(*files({token: number for token, number in ENCODER.items() if token != END}))
     assert (tokenizer.end, tokenizer.pieces([tokenizer.begin])) == (None, ["\n"])
 
 
-def test_training_finds_frequent_words_and_no_more_tokens_than_asked() -> None:
+def test_training_learns_frequent_words_up_to_the_vocabulary_size() -> None:
     assert BYTE_PAIRS.vocab_size == 290
     assert {" bread", "the", " child", "n"} <= set(BYTE_PAIRS.pieces(range(290)))
     assert ByteBpe.train(257, TEXTS).vocab_size == 257
-    assert ByteBpe.train(5000, ["the the"]).vocab_size == 256 + 3 + 1  # th, the, " the": no more pairs are there
+    assert ByteBpe.train(5000, ["the the"]).vocab_size == 256 + 3 + 1  # th, the, " the": there are no more pairs
     assert ByteBpe.train(5000, []).vocab_size == 257
 
 
-def test_training_gives_the_same_in_every_process() -> None:
+def test_training_is_deterministic_across_processes() -> None:
     command = [sys.executable, "-c", TRAIN, *TEXTS]
     run = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     assert run.stdout.strip() == BYTE_PAIRS.to_json()
 
 
-def test_characters_are_in_the_order_of_unicode() -> None:
+def test_character_vocabularies_are_sorted_by_code_point() -> None:
     tokenizer = CharacterTokenizer.learn(iter(["ba😀", "", "é\nab"]))
     assert tokenizer.pieces(range(tokenizer.vocab_size)) == ["\n", "a", "b", "é", "😀"]
 
 
 @EACH
 @pytest.mark.parametrize("by_name", [True, False])
-def test_a_saved_tokenizer_is_the_same(tokenizer, by_name, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_loads_unchanged(tokenizer, by_name, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
     loaded = type(tokenizer).load(path) if by_name else LosslessTokenizer.load(path)
@@ -162,11 +162,11 @@ def test_a_saved_tokenizer_is_the_same(tokenizer, by_name, tmp_path: Path) -> No
 
 
 @EACH
-def test_a_tokenizer_can_be_given_to_another_process(tokenizer) -> None:
+def test_a_tokenizer_can_be_pickled(tokenizer) -> None:
     assert pickle.loads(pickle.dumps(tokenizer)).encode(["a b"]) == tokenizer.encode(["a b"])
 
 
-def test_files_of_gpt_2_are_read(files) -> None:
+def test_the_vocabulary_and_merge_files_of_gpt_2_are_loaded(files) -> None:
     tokenizer = ByteBpe.from_files(*files())
     assert tokenizer.encode(["the the then", f"th{END}"])[0] == [257, 258, 258, ENCODER["n"]]
     assert tokenizer.encode(["th" + END])[0][0] == 256
@@ -174,19 +174,19 @@ def test_files_of_gpt_2_are_read(files) -> None:
     assert tokenizer.decode(tokenizer.encode(["the 日本"])) == ["the 日本"]
 
 
-def test_a_list_of_pairs_may_begin_with_a_pair_even_of_signs_that_look_like_a_version(files) -> None:
+def test_a_merge_list_may_start_with_a_merge_that_looks_like_a_version(files) -> None:
     tokenizer = ByteBpe.from_files(*files({**ENCODER, "##": 260}, version="# #"))
     assert tokenizer.encode(["the##"]) == [[257, 260]]
 
 
-def test_files_with_the_line_ends_of_windows_are_read(files) -> None:
+def test_merge_files_with_windows_line_ends_are_loaded(files) -> None:
     encoder_json, vocab_bpe = files()
     vocab_bpe.write_bytes(vocab_bpe.read_bytes().replace(b"\n", b"\r\n"))
     assert ByteBpe.from_files(encoder_json, vocab_bpe).encode(["the"]) == [[257]]
 
 
 def without(token: str) -> dict[str, int]:
-    """The table without a token, and without the gap that it leaves."""
+    """The vocabulary without a token, renumbered without a gap."""
     return {name: number for number, name in enumerate(name for name in ENCODER if name != token)}
 
 
@@ -206,7 +206,7 @@ def without(token: str) -> dict[str, int]:
         (without("the"), r"vocab\.bpe, line 3: .*encoder\.json has no token 'the'; use files of one model"),
     ],
 )
-def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
+def test_an_invalid_vocabulary_is_reported(files, encoder, message) -> None:
     with pytest.raises(ValueError, match=message):
         ByteBpe.from_files(*files(encoder))
 
@@ -222,12 +222,12 @@ def test_a_bad_table_of_tokens_is_named(files, encoder, message) -> None:
         (["t h", "#version: 0.2"], r"vocab\.bpe, line 3: .*encoder\.json has no token '#version:'"),
     ],
 )
-def test_a_bad_list_of_pairs_is_named(files, pairs, message) -> None:
+def test_an_invalid_merge_list_is_reported(files, pairs, message) -> None:
     with pytest.raises(ValueError, match=message):
         ByteBpe.from_files(*files(pairs=pairs))
 
 
-def test_damaged_files_are_named(files) -> None:
+def test_damaged_files_are_reported(files) -> None:
     encoder_json, vocab_bpe = files()
     vocab_bpe.write_bytes(b"#version: 0.2\nt \xff\n")
     with pytest.raises(ValueError, match=r"vocab\.bpe, line 2: not UTF-8 \(bytes ff\)"):
@@ -238,31 +238,31 @@ def test_damaged_files_are_named(files) -> None:
             ByteBpe.from_files(encoder_json, vocab_bpe)
 
 
-def test_a_vocabulary_that_is_too_small_is_an_error_that_says_the_least() -> None:
+def test_too_small_a_vocabulary_is_an_error_with_the_minimum() -> None:
     with pytest.raises(ValueError, match=r"a vocabulary of 256 cannot hold all bytes and <\|endoftext\|>; choose 257"):
         ByteBpe.train(256, TEXTS)
 
 
-def test_half_a_character_is_an_error_that_says_where() -> None:
+def test_a_lone_surrogate_is_an_error_with_its_position() -> None:
     with pytest.raises(
-        ValueError, match=r"character 3 of the text is the lone surrogate '\\udcff'; is the text encoded as"
+        ValueError, match=r"character 3 of the text is the lone surrogate '\\udcff'; decode the text as"
     ):
         BYTE_PAIRS.encode(["fine", "ab\udcff"])
 
 
-def test_unknown_characters_are_named() -> None:
+def test_unknown_characters_are_reported() -> None:
     with pytest.raises(ValueError, match=r"not in the vocabulary of 12: 'Z', '\\udcff'\. Remove them, or train on a"):
         CHARACTERS.encode(["ab", "Z\udcff aZ"])
     with pytest.raises(ValueError, match=r"not in the vocabulary of 12: 'A', 'B', 'C', 'D', 'E' and 2 more"):
         CHARACTERS.encode(["GFEDCBA"])
 
 
-def test_there_must_be_characters_to_learn() -> None:
+def test_a_character_vocabulary_of_empty_text_is_an_error() -> None:
     with pytest.raises(ValueError, match="the text is empty; there are no characters to learn"):
         CharacterTokenizer.learn(["", ""])
 
 
-def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> None:
+def test_truncation_and_padding_settings_in_a_tokenizer_file_are_ignored(tmp_path: Path) -> None:
     other = Tokenizer.from_str(BYTE_PAIRS.to_json())
     other.add_tokens([AddedToken(END, special=False)])
     other.enable_truncation(3)
@@ -277,7 +277,7 @@ def test_what_others_write_into_a_tokenizer_has_no_effect(tmp_path: Path) -> Non
     assert loaded.raw([loaded.end]) == b""
 
 
-def test_tokens_that_others_have_added_are_what_they_say() -> None:
+def test_added_tokens_are_encoded_and_decoded() -> None:
     engine = Tokenizer.from_str(BYTE_PAIRS.to_json())
     engine.add_special_tokens(["<|pad|>"])
     engine.add_tokens(["é!"])
@@ -289,7 +289,7 @@ def test_tokens_that_others_have_added_are_what_they_say() -> None:
     assert tokenizer.encode(["é!"]) == [[291]]
 
 
-def test_a_name_that_is_not_of_bytes_is_text(files) -> None:
+def test_a_token_that_is_not_byte_level_is_decoded_as_text(files) -> None:
     tokenizer = ByteBpe.from_files(*files({**ENCODER, "日é": 260}))
     assert tokenizer.decode([[260]]) == ["日é"]
 
@@ -333,12 +333,12 @@ def changed(name: str, value: Any) -> Tokenizer:
         changed("pre_tokenizer", None),
     ],
 )
-def test_a_tokenizer_that_cuts_otherwise_is_refused(engine) -> None:
+def test_a_tokenizer_with_another_normalizer_or_pre_tokenizer_is_refused(engine) -> None:
     with pytest.raises(ValueError, match=r"GPT-2's are None and ByteLevel\(add_prefix_space=False"):
         ByteBpe(engine)
 
 
-def test_a_tokenizer_without_all_bytes_or_numbers_is_refused() -> None:
+def test_a_tokenizer_with_missing_bytes_or_ids_is_refused() -> None:
     engine = changed("model", models.BPE({"a": 0}, []))
     with pytest.raises(ValueError, match="255 of the 256 bytes have no token, the first is 0x00"):
         ByteBpe(engine)
@@ -346,7 +346,7 @@ def test_a_tokenizer_without_all_bytes_or_numbers_is_refused() -> None:
         CharacterTokenizer(Tokenizer(models.WordLevel({"a": 0, "b": 2})))
 
 
-def test_files_are_found_by_the_names_of_hugging_face_and_of_the_authors(files, tmp_path: Path) -> None:
+def test_vocabulary_files_may_have_the_names_of_hugging_face_or_openai(files, tmp_path: Path) -> None:
     encoder_json, vocab_bpe = files()
     assert ByteBpe.from_folder(tmp_path).encode(["the"]) == [[257]]
     encoder_json.rename(tmp_path / "vocab.json")

@@ -18,7 +18,7 @@ KINDS = pytest.mark.parametrize("kind", TOKENIZERS)
 @example("<pad> and </s> are only words")
 @example("  two  spaces  ")
 @example("")
-def test_decoding_gives_back_any_text(kind, text) -> None:
+def test_decoding_restores_any_text(kind, text) -> None:
     tokenizer = TOKENIZERS[kind]
     (tokens,) = tokenizer.encode([text])
     assert tokenizer.decode([tokens]) == [unicodedata.normalize("NFC", text)]
@@ -26,13 +26,13 @@ def test_decoding_gives_back_any_text(kind, text) -> None:
 
 
 @KINDS
-def test_a_word_is_the_same_at_the_beginning_and_in_the_middle(kind) -> None:
+def test_a_word_has_the_same_tokens_at_the_beginning_and_in_the_middle(kind) -> None:
     one, two = TOKENIZERS[kind].encode(["bread", "the bread"])
     assert two[-len(one) :] == one
 
 
 @KINDS
-def test_case_is_kept_and_pieces_make_up_the_text(kind) -> None:
+def test_case_is_kept_and_pieces_concatenate_to_the_text(kind) -> None:
     tokenizer = TOKENIZERS[kind]
     assert tokenizer.decode(tokenizer.encode(["The CHILD"])) == ["The CHILD"]
     (tokens,) = tokenizer.encode(["the child eats bread"])
@@ -41,14 +41,14 @@ def test_case_is_kept_and_pieces_make_up_the_text(kind) -> None:
 
 
 @KINDS
-def test_padding_beginning_and_end_are_not_written(kind) -> None:
+def test_padding_begin_and_end_tokens_are_not_decoded(kind) -> None:
     tokenizer = TOKENIZERS[kind]
     (tokens,) = tokenizer.encode(["el niño"])
     assert tokenizer.decode([[BEGIN, *tokens, END, PAD_ID, PAD_ID]]) == ["el niño"]
 
 
 @KINDS
-def test_a_saved_tokenizer_is_the_same(kind, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_loads_unchanged(kind, tmp_path: Path) -> None:
     TOKENIZERS[kind].save(tmp_path / "tokenizer.json")
     loaded = SubwordTokenizer.load(tmp_path / "tokenizer.json")
     text = ["<pad> los niños 😀"]
@@ -56,7 +56,7 @@ def test_a_saved_tokenizer_is_the_same(kind, tmp_path: Path) -> None:
     assert loaded.vocab_size == TOKENIZERS[kind].vocab_size <= 300
 
 
-def test_bad_input_is_named(tmp_path: Path) -> None:
+def test_too_small_a_vocabulary_and_an_invalid_file_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a vocabulary of 100 cannot hold all bytes; choose 259 or more"):
         SubwordTokenizer.train("bpe", 100, TEXTS)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -66,7 +66,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
 
 @KINDS
 @given(text=st.text(alphabet=st.sampled_from("ab 1é\n\t\u00a0“漢.")))
-def test_every_token_belongs_to_one_of_the_words_that_spaces_part(kind, text) -> None:
+def test_tokens_are_assigned_to_words_separated_by_spaces(kind, text) -> None:
     tokenizer = TOKENIZERS[kind]
     (tokens,) = tokenizer.encode([text])
     words: dict[int, list[int]] = {}

@@ -13,13 +13,13 @@ SENTENCES = [["The", "cat", "sleeps"], ["the", "dog", "barks"], ["A", "cat", "ea
 WORDS = Words.learn(SENTENCES)
 
 
-def test_words_seen_often_enough_are_kept_in_small_letters() -> None:
+def test_frequent_words_are_in_the_vocabulary_in_lower_case() -> None:
     assert WORDS.words == ("cat", "eats", "mice", "the")
     assert Words.learn(SENTENCES, min_count=3).words == ()
     assert len(Words.learn(SENTENCES, min_count=1).words) == 9
 
 
-def test_the_numbers_of_a_word_are_itself_its_ending_and_its_shape() -> None:
+def test_the_features_of_a_word_are_word_ending_and_shape() -> None:
     (rows,) = WORDS.encode([["The", "cat", "chats", "THE"]])
     assert rows.dtype == np.int64
     the = [2 + WORDS.words.index("the"), 2 + WORDS.endings.index("the")]
@@ -27,12 +27,12 @@ def test_the_numbers_of_a_word_are_itself_its_ending_and_its_shape() -> None:
         [*the, 2 + WORDS.shapes.index("First")],
         [2, 2 + WORDS.endings.index("cat"), 2 + WORDS.shapes.index("small")],
         [UNKNOWN, 2 + WORDS.endings.index("ats"), 2 + WORDS.shapes.index("small")],
-        [*the, UNKNOWN],  # nothing was in capitals
+        [*the, UNKNOWN],  # no word of the training data was in capitals
     ]
 
 
 @given(st.lists(st.lists(st.text(max_size=5), max_size=5), max_size=4))
-def test_every_word_has_numbers_of_the_vocabularies_and_none_is_padding(sentences) -> None:
+def test_feature_ids_are_within_the_vocabularies_and_never_padding(sentences) -> None:
     encoded = WORDS.encode(sentences)
     assert [rows.shape for rows in encoded] == [(len(sentence), 3) for sentence in sentences]
     for rows in encoded:
@@ -41,7 +41,7 @@ def test_every_word_has_numbers_of_the_vocabularies_and_none_is_padding(sentence
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=5), max_size=4))
-def test_each_number_stands_for_one_thing(sentences) -> None:
+def test_every_feature_id_is_used(sentences) -> None:
     learned = Words.learn(sentences, min_count=1)
     (rows,) = learned.encode([[word for sentence in sentences for word in sentence]])
     assert all(
@@ -49,11 +49,11 @@ def test_each_number_stands_for_one_thing(sentences) -> None:
     )
 
 
-def test_the_order_of_the_sentences_does_not_matter() -> None:
+def test_the_vocabulary_does_not_depend_on_the_order_of_sentences() -> None:
     assert Words.learn(SENTENCES[::-1]) == WORDS
 
 
-def test_letters_are_the_same_however_they_were_typed() -> None:
+def test_composed_and_decomposed_letters_have_the_same_features() -> None:
     assert features("Ete\u0301s") == features("Et\u00e9s") == ("et\u00e9s", "t\u00e9s", "First")
 
 
@@ -69,11 +69,11 @@ def test_letters_are_the_same_however_they_were_typed() -> None:
         ("other", ["McDonald", "iPhone", "漢字"]),
     ],
 )
-def test_shapes(expected, words) -> None:
+def test_each_word_has_the_expected_shape(expected, words) -> None:
     assert [shape(word) for word in words] == [expected] * len(words)
 
 
-def test_saved_words_are_the_same(tmp_path: Path) -> None:
+def test_a_saved_vocabulary_loads_unchanged(tmp_path: Path) -> None:
     words = Words.learn([["niño", "😀", '"', "\u2028"]], min_count=1)
     words.save(tmp_path / "words.json")
     assert Words.load(tmp_path / "words.json") == words
@@ -93,7 +93,7 @@ def test_saved_words_are_the_same(tmp_path: Path) -> None:
         (WORDS.to_json().replace('"cat"', '"the"', 1), "words: 'the' occurs 2 times"),
     ],
 )
-def test_damage_is_named_with_the_file(tmp_path: Path, text, message) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, text, message) -> None:
     (tmp_path / "words.json").write_text(text, "utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=rf"(?s)words\.json: .*{message}"):
         Words.load(tmp_path / "words.json")

@@ -36,13 +36,13 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize("text", [TEXT, TEXT + "\n", TEXT + "\n\n\n", TEXT.replace("\n", "\r\n"), "\ufeff" + TEXT])
-def test_comments_ranges_and_empty_nodes_are_passed_over_whatever_the_line_ends(tmp_path: Path, text) -> None:
+def test_comments_ranges_and_empty_nodes_are_skipped_with_any_line_ends(tmp_path: Path, text) -> None:
     (tmp_path / "a.conllu").write_bytes(text.encode())
     (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(text.encode()))
     assert list(sentences(tmp_path / "a.conllu")) == list(sentences(tmp_path / "a.conllu.gz")) == EXPECTED
 
 
-def test_the_treebank_s_own_tags_are_the_next_column(tmp_path: Path) -> None:
+def test_xpos_tags_are_read_from_their_column(tmp_path: Path) -> None:
     (tmp_path / "a.conllu").write_text(TEXT)
     assert [sentence.tags for sentence in sentences(tmp_path / "a.conllu", "xpos")] == [
         ("PRP", "VBP", "RB", "."),
@@ -73,13 +73,13 @@ def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
         (row("two"), "line 3: word number is 'two'"),
     ],
 )
-def test_damage_is_named_with_file_and_line(tmp_path: Path, line, message) -> None:
+def test_invalid_lines_are_reported_with_file_and_line(tmp_path: Path, line, message) -> None:
     (tmp_path / "a.conllu").write_text(f"# one\n{row('1')}\n{line}\n\n")
     with pytest.raises(ValueError, match=rf"a\.conllu, {message}"):
         list(sentences(tmp_path / "a.conllu"))
 
 
-def test_a_missing_tag_of_the_treebank_is_named_too(tmp_path: Path) -> None:
+def test_a_missing_xpos_tag_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.conllu").write_text(row("1", xpos="_"))
     assert len(list(sentences(tmp_path / "a.conllu"))) == 1
     with pytest.raises(ValueError, match="line 1: 'a' has no xpos; give a file with tags, or choose column 'upos'"):

@@ -14,7 +14,7 @@ def make(folder: Path, pairs=PAIRS, key="key", max_length=100):
     return encoded(lambda: iter(pairs), key, TOKENIZER, TOKENIZER, max_length, folder)
 
 
-def test_every_sentence_comes_back(tmp_path: Path, monkeypatch) -> None:
+def test_every_sentence_can_be_decoded(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 7)
     corpus = make(tmp_path)
     assert len(corpus) == 30
@@ -32,11 +32,11 @@ def test_empty_and_long_pairs_are_dropped_and_counted(tmp_path: Path, monkeypatc
     assert TOKENIZER.decode([corpus.sentence("target", 0).tolist()]) == ["uno"]
 
 
-def test_nothing_kept_is_an_empty_corpus(tmp_path: Path) -> None:
+def test_a_corpus_without_valid_pairs_is_empty(tmp_path: Path) -> None:
     assert len(make(tmp_path, [("", "")])) == 0
 
 
-def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path: Path) -> None:
+def test_an_encoded_corpus_is_cached_by_key_tokenizer_and_maximum_length(tmp_path: Path) -> None:
     reads = []
 
     def read():
@@ -56,7 +56,7 @@ def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_an_error_on_the_way_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_error_while_encoding_leaves_no_files(tmp_path: Path) -> None:
     def read():
         yield from PAIRS
         raise ValueError("broken")
@@ -67,14 +67,14 @@ def test_an_error_on_the_way_leaves_nothing_behind(tmp_path: Path) -> None:
     assert len(make(tmp_path)) == 30
 
 
-def test_the_hash_is_that_of_the_contents(tmp_path: Path) -> None:
+def test_a_file_hash_depends_on_the_contents_only(tmp_path: Path) -> None:
     for name, text in (("a", "x"), ("b", "x"), ("c", "y")):
         (tmp_path / name).write_text(text)
     assert file_hash(tmp_path / "a") == file_hash(tmp_path / "b") != file_hash(tmp_path / "c")
 
 
 @pytest.mark.parametrize("name", ["source.bin", "target.npy", "about.json"])
-def test_what_is_damaged_is_made_again(tmp_path: Path, name) -> None:
+def test_damaged_cache_files_are_encoded_again(tmp_path: Path, name) -> None:
     make(tmp_path)
     (folder,) = tmp_path.iterdir()
     (folder / name).write_bytes(b"")

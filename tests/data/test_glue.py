@@ -6,8 +6,8 @@ import pytest
 from regard.data.glue import TASKS, find, read
 from regard.data.tables import Example
 
-# Files of each task with the columns of GLUE's own, bars for tabs: for each set the name of the file, its first line,
-# and lines of our own with what must be read of them. Quotes are text, whether they are closed or not.
+# Files of each task with the columns of GLUE, bars for tabs: for each split the file name, the header, and lines
+# written for this test with the examples expected from them. Quotes are text, closed or not.
 PARSES = "sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
 MNLI = f"index|promptID|pairID|genre|{PARSES}|sentence1|sentence2"
 FIVE = "label1|label2|label3|label4|label5|gold_label"
@@ -182,7 +182,7 @@ def written(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(("name", "split"), OFFICIAL)
-def test_each_set_is_found_and_read_as_glue_gives_it(tmp_path: Path, name, split) -> None:
+def test_each_split_is_read_in_the_format_of_glue(tmp_path: Path, name, split) -> None:
     file, header, examples = OFFICIAL[name, split]
     path = written(tmp_path / file, "\n".join([*([] if header is None else [header]), *examples]))
     assert find(tmp_path, TASKS[name], split) == path
@@ -190,7 +190,7 @@ def test_each_set_is_found_and_read_as_glue_gives_it(tmp_path: Path, name, split
     assert found == [Example(*expected) for expected in examples.values()]
 
 
-def test_every_task_is_read_with_labels_and_without() -> None:
+def test_every_task_has_labelled_and_unlabelled_splits() -> None:
     for split in ("labelled", "test"):
         assert {name for name, part in OFFICIAL if (part == "test") == (split == "test")} == set(TASKS)
 
@@ -208,34 +208,34 @@ def test_each_task_is_read_from_a_plain_table(tmp_path: Path, name) -> None:
     assert list(read(task, path, labelled=False)) == [Example("one", second, None)] * len(given)
 
 
-def test_an_unknown_label_is_named_with_file_line_and_those_known(tmp_path: Path) -> None:
+def test_an_unknown_label_is_reported_with_file_line_and_valid_labels(tmp_path: Path) -> None:
     path = written(tmp_path / "dev.tsv", "sentence|label\nfine|1\nfine|2")
     with pytest.raises(ValueError, match=r"dev\.tsv, line 3: unknown label '2'; sst2 has 0, 1"):
         list(read(TASKS["sst2"], path))
-    # a file without a header begins with an example
+    # a file without a header starts with an example
     path = written(tmp_path / "dev.tsv", "gj04|good||Fine.")
     with pytest.raises(ValueError, match=r"line 1: unknown label 'good'"):
         list(read(TASKS["cola"], path))
 
 
 @pytest.mark.parametrize("score", ["5.1", "-1", "nan", "five"])
-def test_a_similarity_off_the_scale_is_named(tmp_path: Path, score) -> None:
+def test_a_similarity_outside_the_scale_is_reported(tmp_path: Path, score) -> None:
     path = written(tmp_path / "dev.tsv", f"sentence1|sentence2|label\na|b|5\na|b|{score}")
     with pytest.raises(ValueError, match=rf"dev\.tsv, line 3: '{score}' is not a number from 0 to 5"):
         list(read(TASKS["stsb"], path))
 
 
-def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     path = written(tmp_path / "dev.tsv", "index|sentence1|sentence2\n0|He ran.|He sat.")
     with pytest.raises(ValueError, match=r"no column 'label'; its columns are 'index', 'sentence1', 'sentence2'"):
         list(read(TASKS["mnli"], path))
 
 
-TORN = "id|qid1|qid2|question1|question2|is_duplicate\n1|2|3|How?|In what\nway?|1\n2|3|4|Who?|Why?|0"
+INCOMPLETE = "id|qid1|qid2|question1|question2|is_duplicate\n1|2|3|How?|In what\nway?|1\n2|3|4|Who?|Why?|0"
 
 
-def test_torn_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
-    path = written(tmp_path / "train.tsv", TORN)
+def test_incomplete_lines_of_qqp_are_skipped_and_counted(tmp_path: Path) -> None:
+    path = written(tmp_path / "train.tsv", INCOMPLETE)
     target: list[str] = []
     assert list(read(TASKS["qqp"], path, warn=target.append)) == [Example("Who?", "Why?", "not_duplicate")]
     assert target == [f"{path}: skipped 2 lines with too few columns, the first is line 2"]
@@ -243,12 +243,12 @@ def test_torn_lines_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
         list(read(TASKS["qqp"], path))
 
 
-def test_torn_lines_are_errors_elsewhere(tmp_path: Path) -> None:
-    # in a test set, each line is answered in its place
+def test_incomplete_lines_of_other_tasks_are_errors(tmp_path: Path) -> None:
+    # in a test set, each line needs a prediction
     with pytest.raises(ValueError, match="line 2: 5 columns instead of 6"):
-        list(read(TASKS["qqp"], written(tmp_path / "test.tsv", TORN), labelled=False))
+        list(read(TASKS["qqp"], written(tmp_path / "test.tsv", INCOMPLETE), labelled=False))
     with pytest.raises(ValueError, match="line 2: 7 columns instead of 6"):
-        list(read(TASKS["qqp"], written(tmp_path / "train.tsv", f"{TORN.splitlines()[0]}\n1|2|3|How?|So?|1|1")))
+        list(read(TASKS["qqp"], written(tmp_path / "train.tsv", f"{INCOMPLETE.splitlines()[0]}\n1|2|3|How?|So?|1|1")))
     with pytest.raises(ValueError, match="line 2: 2 columns instead of 3"):
         list(read(TASKS["rte"], written(tmp_path / "train.tsv", "sentence1|sentence2|label\nIt rains.|It")))
 
@@ -264,7 +264,7 @@ def test_files_are_found_plain_or_gzipped(tmp_path: Path) -> None:
         find(tmp_path, TASKS["sst2"], "test")
 
 
-def test_mnli_has_two_sets_to_judge_by_and_one_to_learn_from(tmp_path: Path) -> None:
+def test_mnli_has_one_training_set_and_two_validation_sets(tmp_path: Path) -> None:
     train = written(tmp_path / "MNLI" / "train.tsv", "")
     either = written(tmp_path / "MNLI" / "dev.tsv", "")
     assert find(tmp_path, TASKS["mnli"], "train") == find(tmp_path, TASKS["mnli-mm"], "train") == train
@@ -277,7 +277,7 @@ def test_mnli_has_two_sets_to_judge_by_and_one_to_learn_from(tmp_path: Path) -> 
             assert find(tmp_path, TASKS[task], split) == path
 
 
-def test_an_unknown_split_lists_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_split_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="rte has no split 'validation'; it has train, dev, test"):
         find(tmp_path, TASKS["rte"], "validation")
     with pytest.raises(ValueError, match="ax has no split 'train'; it has dev, test"):

@@ -14,7 +14,7 @@ from texts import TOKENIZER
 EXAMPLES = [Example("good food", None, "yes"), Example("bad weather", None, "no"), Example("", None, "yes")]
 
 
-def test_texts_come_with_the_numbers_of_their_labels() -> None:
+def test_batches_have_the_ids_of_labels() -> None:
     texts = Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), max_length=12)
     assert texts.epoch(3).lengths.shape == (3, 1)
     assert texts.max_length == texts.lengths.max()
@@ -25,20 +25,20 @@ def test_texts_come_with_the_numbers_of_their_labels() -> None:
     assert shared.label_B.tolist() == [IGNORED]
 
 
-def test_numbers_are_taken_as_they_are() -> None:
+def test_regression_targets_are_numbers() -> None:
     texts = Labelled(TOKENIZER, [Example("good food", "food", "3.5")], (), max_length=12)
     batch = texts.fetch(np.array([0]))
     assert torch.equal(batch.label_B, torch.tensor([3.5]))
     assert batch.share(1, 2).label_B.isnan().all()
 
 
-def test_what_is_cut_is_counted() -> None:
+def test_truncated_texts_are_counted() -> None:
     assert [len(tokens) for tokens in TOKENIZER.encode([example.text for example in EXAMPLES])] == [2, 2, 0]
     for max_length, truncated in ((4, 0), (3, 2)):
         assert Labelled(TOKENIZER, EXAMPLES, ("no", "yes"), max_length).truncated == truncated
 
 
-def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
+def test_unknown_labels_are_reported_with_their_lines(tmp_path) -> None:
     for name, labels in (("train", "ab"), ("valid", "axbycyz")):
         (tmp_path / f"{name}.tsv").write_text("text\tlabel\n" + "".join(f"word\t{label}\n" for label in labels))
     config = TableConfig(train=str(tmp_path / "train.tsv"), valid=str(tmp_path / "valid.tsv"))
@@ -50,12 +50,12 @@ def test_unknown_labels_are_listed_with_their_lines(tmp_path) -> None:
         config.read(tmp_path / "valid.tsv")
 
 
-def test_a_table_needs_texts() -> None:
+def test_a_table_without_texts_is_an_error() -> None:
     with pytest.raises(ValueError, match="no texts with labels"):
         Labelled(TOKENIZER, [], ("yes",), max_length=12)
 
 
-def test_a_table_of_ones_own(tmp_path: Path) -> None:
+def test_a_custom_table_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("label\tbody\nspam\tbuy now\nham\thow are you\nspam\tfree\n")
     config = TableConfig(train=str(tmp_path / "a.tsv"), valid=str(tmp_path / "a.tsv"), texts=("body",))
     assert config.question.labels == ("ham", "spam")
@@ -67,7 +67,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         _ = TableConfig(train=str(tmp_path / "b.tsv"), valid="").question
 
 
-def test_a_task_of_glue(tmp_path: Path) -> None:
+def test_a_glue_task_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "SST-2"
     folder.mkdir()
     for name in ("train", "dev"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pretraining import PAD_ID, Numbers, corpus, fetched, probable, texts
+from pretraining import PAD_ID, Numbers, corpus, is_near_expected, texts, unpadded_examples
 from regard.codecs.wordpiece import WordPiece
 from regard.data.batches import IGNORED, Batches
 from regard.data.documents import documents
@@ -13,70 +13,72 @@ def document(sentences: Sentences, token: int) -> int:
     return int(sentences.documents_of(np.searchsorted(sentences.begins, [token - 5], side="right") - 1)[0])
 
 
-def test_half_of_the_texts_follow_and_half_are_of_another_document(even) -> None:
+def test_half_of_the_pairs_are_consecutive_and_half_from_another_document(even) -> None:
     sentences, tokenizer = even
     ends = set((sentences.begins[sentences.documents] + 5).tolist())
     follow = []
-    for batch in fetched(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
+    for batch in unpadded_examples(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
         one, other = texts(batch)
         follow.append(follows := not batch.follows_B)
         # sentences of 2 tokens fill the 20 exactly, so nothing is truncated
         assert follows == (other[0] == one[-1] + 1)
         assert follows == (document(sentences, one[0]) == document(sentences, other[0]))
         if one[0] + 2 in ends:
-            assert not follows  # nothing comes after the last sentence of a document
+            assert not follows  # the last sentence of a document has no next sentence
     assert len(follow) > 400
-    assert probable(sum(follow), len(follow), 0.5)
+    assert is_near_expected(sum(follow), len(follow), 0.5)
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 6), (2, 3), (1, 1, 5, 7)])
 @pytest.mark.parametrize("length", [2, 30])
-def test_it_is_half_of_them_where_documents_are_short_and_sentences_long(tmp_path, sizes, length) -> None:
+def test_half_of_the_pairs_are_consecutive_if_documents_are_short(tmp_path, sizes, length) -> None:
     sentences, tokenizer = corpus(tmp_path, [[length] * size for size in sizes * 300])
     follows = PretrainingExamples(sentences, tokenizer, max_length=23).epoch(0).follows
-    assert probable(follows.sum(), len(follows), 0.5)
+    assert is_near_expected(follows.sum(), len(follows), 0.5)
 
 
-def test_where_most_documents_are_one_sentence_all_that_can_follows(tmp_path) -> None:
+def test_with_one_sentence_documents_all_possible_pairs_are_consecutive(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[5] * size for size in (1, 1, 1, 2) * 100])
     follows = PretrainingExamples(sentences, tokenizer, max_length=23).epoch(0).follows
-    assert follows.sum() == 300  # the sentences that are alone
+    assert follows.sum() == 300  # the documents of one sentence
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
-def test_all_text_comes_once_in_an_epoch_apart_from_what_does_not_follow(even, next_sentence) -> None:
+def test_each_token_occurs_once_per_epoch_except_in_random_second_texts(even, next_sentence) -> None:
     sentences, tokenizer = even
     max_length = 23 if next_sentence else 22
     examples = PretrainingExamples(
         sentences, tokenizer, max_length=max_length, short_rate=0, next_sentence=next_sentence
     )
     seen = []
-    for batch in fetched(examples.epoch(0)):
+    for batch in unpadded_examples(examples.epoch(0)):
         one, other = texts(batch)
         seen += one + other if batch.follows_B <= 0 else one
     assert seen == list(range(5, tokenizer.vocab_size))
 
 
-def test_a_ends_at_any_place_and_what_does_not_follow_begins_in_any_document(even) -> None:
+def test_split_points_and_random_documents_are_uniformly_distributed(even) -> None:
     sentences, tokenizer = even
     ends, others = [], []
-    for batch in fetched(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
+    for batch in unpadded_examples(PretrainingExamples(sentences, tokenizer, max_length=23, short_rate=0).epoch(0)):
         one, other = texts(batch)
         if batch.follows_B:
             others.append(document(sentences, other[0]))
         elif len(one + other) == 20:
             ends.append(len(one) // 2)
-    assert all(probable(ends.count(place), len(ends), 1 / 9) for place in range(1, 10))
+    assert all(is_near_expected(ends.count(place), len(ends), 1 / 9) for place in range(1, 10))
     assert {0, 10} & set(ends) == set()
-    assert all(probable(sum(low <= o < low + 25 for o in others), len(others), 0.25) for low in range(0, 100, 25))
+    assert all(
+        is_near_expected(sum(low <= o < low + 25 for o in others), len(others), 0.25) for low in range(0, 100, 25)
+    )
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
-def test_texts_are_whole_pieces_of_documents_that_fit(uneven, next_sentence) -> None:
+def test_texts_are_contiguous_within_a_document_and_within_the_maximum_length(uneven, next_sentence) -> None:
     sentences, tokenizer = uneven
     epoch = PretrainingExamples(sentences, tokenizer, max_length=32, next_sentence=next_sentence).epoch(0)
     truncated = 0
-    for batch, (length,) in zip(fetched(epoch), epoch.lengths, strict=True):
+    for batch, (length,) in zip(unpadded_examples(epoch), epoch.lengths, strict=True):
         assert batch.tokens_BT.shape == batch.words_BT.shape == (1, length)
         assert length <= 32
         one, other = texts(batch)
@@ -96,7 +98,7 @@ def test_texts_are_whole_pieces_of_documents_that_fit(uneven, next_sentence) -> 
     assert (epoch.lengths == 32).mean() > 0.5
 
 
-def test_some_examples_are_short(even) -> None:
+def test_short_rate_makes_some_examples_shorter(even) -> None:
     sentences, tokenizer = even
     lengths = {
         short_rate: PretrainingExamples(
@@ -106,31 +108,33 @@ def test_some_examples_are_short(even) -> None:
         .lengths
         for short_rate in (0, 1)
     }
-    # documents have less than 118 tokens, so that without `short_rate` an example ends with its document or is full
+    # documents have less than 118 tokens: without `short_rate`, an example ends with its document or is full
     assert lengths[1].mean() < 0.8 * lengths[0].mean()
     assert lengths[1].min() >= 4
 
 
-def test_tokens_are_cut_off_at_the_front_and_at_the_back(tmp_path) -> None:
+def test_texts_are_truncated_at_both_ends(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[120], [120]])
     fronts = [
         texts(batch)[0][0] - 5 - 120 * i
         for number in range(50)
-        for i, batch in enumerate(fetched(PretrainingExamples(sentences, tokenizer, max_length=43).epoch(number)))
+        for i, batch in enumerate(
+            unpadded_examples(PretrainingExamples(sentences, tokenizer, max_length=43).epoch(number))
+        )
     ]
     assert len(fronts) == 100
-    assert probable(sum(fronts), 100 * 100, 0.5)  # 100 of the 120 are truncated
+    assert is_near_expected(sum(fronts), 100 * 100, 0.5)  # 100 of the 120 are truncated
 
 
-def test_a_sentence_longer_than_an_example_is_cut(tmp_path) -> None:
+def test_a_sentence_longer_than_an_example_is_truncated(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[500], [3, 500], [1]])
     for next_sentence in (True, False):
         epoch = PretrainingExamples(sentences, tokenizer, max_length=5, next_sentence=next_sentence).epoch(0)
         assert {length for (length,) in epoch.lengths.tolist()} <= {3, 4, 5}
-        assert all(texts(batch)[0] for batch in fetched(epoch))
+        assert all(texts(batch)[0] for batch in unpadded_examples(epoch))
 
 
-def test_an_example_is_the_same_in_any_batch(uneven) -> None:
+def test_an_example_does_not_depend_on_its_batch(uneven) -> None:
     sentences, tokenizer = uneven
     epoch = PretrainingExamples(sentences, tokenizer, max_length=40).epoch(3)
     order = np.random.default_rng(1).permutation(len(epoch.lengths))
@@ -147,13 +151,14 @@ def test_an_example_is_the_same_in_any_batch(uneven) -> None:
         assert whole.follows_B[row] == batch.follows_B[0]
 
 
-def test_an_epoch_is_the_same_again_and_no_other_is_like_it(uneven) -> None:
+def test_epochs_are_reproducible_and_differ_from_each_other(uneven) -> None:
     sentences, tokenizer = uneven
 
     def contents(seed: int, number: int) -> list[tuple]:
         epoch = PretrainingExamples(sentences, tokenizer, max_length=40, seed=seed).epoch(number)
         return [
-            tuple(tuple(tensor.flatten().tolist()) for tensor in batch.tensors().values()) for batch in fetched(epoch)
+            tuple(tuple(tensor.flatten().tolist()) for tensor in batch.tensors().values())
+            for batch in unpadded_examples(epoch)
         ]
 
     first = contents(1, 0)
@@ -167,7 +172,7 @@ def test_an_epoch_is_the_same_again_and_no_other_is_like_it(uneven) -> None:
     assert len(set(plans)) == 4
 
 
-def test_training_goes_on_where_it_stopped(uneven) -> None:
+def test_batches_resume_from_a_saved_position(uneven) -> None:
     sentences, tokenizer = uneven
 
     def batches() -> Batches[PretrainingBatch]:
@@ -182,11 +187,11 @@ def test_training_goes_on_where_it_stopped(uneven) -> None:
     assert all(torch.equal(tensor, getattr(found, name)) for name, tensor in expected.tensors().items())
 
 
-def test_one_document_has_nothing_that_does_not_follow(tmp_path) -> None:
+def test_next_sentence_prediction_needs_several_documents(tmp_path) -> None:
     sentences, tokenizer = corpus(tmp_path, [[3, 4, 5]])
     with pytest.raises(ValueError, match="one document.*more files.*data.split"):
         PretrainingExamples(sentences, tokenizer)
-    (batch,) = fetched(PretrainingExamples(sentences, tokenizer, short_rate=0, next_sentence=False).epoch(0))
+    (batch,) = unpadded_examples(PretrainingExamples(sentences, tokenizer, short_rate=0, next_sentence=False).epoch(0))
     assert texts(batch) == (list(range(5, 17)), [])
 
 
@@ -197,12 +202,12 @@ def test_empty_text_is_refused(tmp_path) -> None:
         PretrainingExamples(sentences, tokenizer)
 
 
-def test_examples_without_room_are_refused(even) -> None:
-    with pytest.raises(ValueError, match="4 tokens are too short.* 5"):
+def test_too_small_a_maximum_length_is_refused(even) -> None:
+    with pytest.raises(ValueError, match="4 tokens are too short.* at least 5"):
         PretrainingExamples(*even, max_length=4)
 
 
-def test_sentences_and_documents_without_tokens_are_left_out(tmp_path) -> None:
+def test_empty_sentences_and_documents_are_skipped(tmp_path) -> None:
     texts = [["", "7 8"], ["", " "], [], ["9", ""]]
     sentences = encoded(lambda: iter(texts), "key", Numbers(10), tmp_path)
     assert sentences.tokens.tolist() == [7, 8, 9]
@@ -210,7 +215,7 @@ def test_sentences_and_documents_without_tokens_are_left_out(tmp_path) -> None:
     assert sentences.documents.tolist() == [0, 1, 2]
 
 
-def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path) -> None:
+def test_encoded_text_is_cached_by_key_and_tokenizer(tmp_path) -> None:
     reads = []
 
     def read():
@@ -224,7 +229,7 @@ def test_the_same_is_encoded_once_and_anything_else_anew(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["tokens.bin", "sentences.npy", "documents.npy"])
 @pytest.mark.parametrize("damage", ["emptied", "shortened", "exchanged", "lost"])
-def test_what_is_damaged_is_made_again(tmp_path, name, damage) -> None:
+def test_damaged_cache_files_are_encoded_again(tmp_path, name, damage) -> None:
     corpus(tmp_path, [[3, 4], [5]])
     (folder,) = tmp_path.iterdir()
     data = (folder / name).read_bytes()
@@ -243,7 +248,7 @@ def test_what_is_damaged_is_made_again(tmp_path, name, damage) -> None:
     assert (folder / name).read_bytes() == data
 
 
-def test_a_process_without_a_share_is_asked_nothing(uneven) -> None:
+def test_the_share_of_a_process_without_examples_has_no_targets(uneven) -> None:
     share = PretrainingExamples(*uneven, max_length=40).epoch(0).fetch(np.arange(2)).share(rank=2, world=3)
     assert share.tokens_BT.shape == share.words_BT.shape
     assert len(share.tokens_BT) == 1
@@ -251,20 +256,20 @@ def test_a_process_without_a_share_is_asked_nothing(uneven) -> None:
     assert share.follows_B.tolist() == [IGNORED]
 
 
-def test_a_text_comes_back_from_its_example(tmp_path) -> None:
+def test_the_text_can_be_restored_from_tokens_and_targets(tmp_path) -> None:
     (tmp_path / "a.txt").write_text("= Sea =\nThe lobster walks. It\nwalked backwards.\n= Land =\nThe snail is slow.\n")
     read = list(documents(tmp_path / "a.txt", "heading"))
     tokenizer = WordPiece.train(60, [sentence for document in read for sentence in document])
     sentences = encoded(lambda: iter(read), "key", tokenizer, tmp_path)
     examples = PretrainingExamples(sentences, tokenizer, short_rate=0, next_sentence=False, whole_words=True)
     found = []
-    for batch in fetched(examples.epoch(0)):
-        asked_BT = batch.words_BT != IGNORED
-        tokens = torch.where(asked_BT, batch.words_BT, batch.tokens_BT)[0].tolist()
+    for batch in unpadded_examples(examples.epoch(0)):
+        is_target_BT = batch.words_BT != IGNORED
+        tokens = torch.where(is_target_BT, batch.words_BT, batch.tokens_BT)[0].tolist()
         found.append(tokenizer.decode([tokens])[0].replace(" ", ""))
         assert tokenizer.pieces(tokens)[:: len(tokens) - 1] == ["[CLS]", "[SEP]"]
         # a piece that continues a word is a target if the piece before it is
-        goes_on = torch.tensor([piece.startswith("##") for piece in tokenizer.pieces(tokens)])
-        assert goes_on.any()
-        assert torch.equal(asked_BT[0, 1:][goes_on[1:]], asked_BT[0, :-1][goes_on[1:]])
+        is_continuation = torch.tensor([piece.startswith("##") for piece in tokenizer.pieces(tokens)])
+        assert is_continuation.any()
+        assert torch.equal(is_target_BT[0, 1:][is_continuation[1:]], is_target_BT[0, :-1][is_continuation[1:]])
     assert found == ["thelobsterwalks.itwalkedbackwards.", "thesnailisslow."]

@@ -22,13 +22,13 @@ from regard.data.sentences import split
         ("", []),
     ],
 )
-def test_sentences_end_where_a_reader_would_end_them(text, sentences) -> None:
+def test_texts_are_split_into_sentences(text, sentences) -> None:
     expected = sentences or ([text.partition(" He")[0], "He left."] if "Dr." in text else [])
     assert list(split(text).sentences) == expected
 
 
 @given(st.text(alphabet=st.sampled_from("ab A.!?。 \n\t,\"'(«¿é…")), st.integers(1, 30))
-def test_nothing_is_lost_and_nothing_is_too_long(text, max_length) -> None:
+def test_sentences_restore_the_text_and_respect_the_maximum_length(text, max_length) -> None:
     document = split(text, max_length)
     assert document.with_sentences(document.sentences) == text
     assert all(0 < len(sentence) <= max_length and sentence == sentence.strip() for sentence in document.sentences)
@@ -36,7 +36,7 @@ def test_nothing_is_lost_and_nothing_is_too_long(text, max_length) -> None:
     assert all(not gap.strip() for gap in document.gaps)
 
 
-def test_a_sentence_that_is_too_long_is_cut_after_a_comma_or_else_between_words() -> None:
+def test_a_long_sentence_is_split_after_a_comma_or_else_between_words() -> None:
     assert split("one two three, four five six", 20).sentences == ("one two three,", "four five six")
     assert split("one two three four five six", 20).sentences == ("one two three four", "five six")
     assert split("a, one two three four five six", 20).sentences == ("a, one two three", "four five six")
@@ -44,6 +44,6 @@ def test_a_sentence_that_is_too_long_is_cut_after_a_comma_or_else_between_words(
     assert split("x" * 50, 20).sentences == ("x" * 20, "x" * 20, "x" * 10)
 
 
-def test_other_sentences_take_the_places_of_the_own() -> None:
+def test_replaced_sentences_keep_the_white_space_of_the_document() -> None:
     document = split("  One. Two.\n\n\tThree\n")
     assert document.with_sentences(["Uno.", "Dos.", "Tres"]) == "  Uno. Dos.\n\n\tTres\n"

@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sequences import encode, fit, marked, text_batch
+from regard.data.sequences import encode, fit, text_batch, with_special_tokens
 from texts import TOKENIZER
 
 BEGIN, END = TOKENIZER.begin, TOKENIZER.end
 
 
-def test_texts_get_their_marks_and_segments() -> None:
+def test_texts_have_special_tokens_and_segments() -> None:
     one, two = encode(TOKENIZER, ["the dog", "bread"], [None, "food"], max_length=20)
     dog = TOKENIZER.encode(["the dog"])[0]
     assert one.tokens == [BEGIN, *dog, END]
@@ -27,9 +27,9 @@ def test_texts_get_their_marks_and_segments() -> None:
 
 
 @given(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9)), st.integers(4, 14))
-def test_the_longer_text_is_cut_token_by_token(one, other, max_length) -> None:
+def test_the_longer_text_of_a_pair_is_truncated_token_by_token(one, other, max_length) -> None:
     first, second = list(range(100, 100 + one)), None if other is None else list(range(200, 200 + other))
-    got = marked(TOKENIZER, first, second, max_length)
+    got = with_special_tokens(TOKENIZER, first, second, max_length)
     marks = 2 if second is None else 3
     first, rest = list(first), list(second or [])
     while len(first) + len(rest) > max_length - marks:
@@ -39,16 +39,16 @@ def test_the_longer_text_is_cut_token_by_token(one, other, max_length) -> None:
     assert got.is_truncated == (one + (other or 0) > max_length - marks)
 
 
-def test_without_a_limit_nothing_is_cut() -> None:
+def test_without_a_maximum_length_nothing_is_truncated() -> None:
     first, second = list(range(100, 5000)), list(range(200, 9000))
-    assert marked(TOKENIZER, first, None, None).tokens == [BEGIN, *first, END]
-    got = marked(TOKENIZER, first, second, None)
+    assert with_special_tokens(TOKENIZER, first, None, None).tokens == [BEGIN, *first, END]
+    got = with_special_tokens(TOKENIZER, first, second, None)
     assert got.tokens == [BEGIN, *first, END, *second, END]
     assert not got.is_truncated
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 50))
-def test_the_longer_text_loses_token_by_token(one, other, room) -> None:
+def test_fit_equals_truncation_of_the_longer_text_token_by_token(one, other, room) -> None:
     expected = [one, other]
     while sum(expected) > room:
         expected[0 if expected[0] > expected[1] else 1] -= 1
@@ -57,7 +57,7 @@ def test_the_longer_text_loses_token_by_token(one, other, room) -> None:
     assert min(expected) > 0
 
 
-@pytest.mark.parametrize("orders", [False, True])
-def test_a_mask_is_an_order_only_where_orders_are_taken(orders) -> None:
-    (got,) = encode(TOKENIZER, ["the [MASK] ran"], max_length=24, orders=orders)
-    assert (TOKENIZER.mask in got.tokens) == orders
+@pytest.mark.parametrize("parse_specials", [False, True])
+def test_mask_tokens_in_a_text_are_encoded_only_on_request(parse_specials) -> None:
+    (got,) = encode(TOKENIZER, ["the [MASK] ran"], max_length=24, parse_specials=parse_specials)
+    assert (TOKENIZER.mask in got.tokens) == parse_specials

@@ -13,7 +13,7 @@ def write(folder: Path, count: int) -> str:
     return str(folder / "a.tsv")
 
 
-def test_a_path_a_table_or_a_list_of_them() -> None:
+def test_training_data_may_be_a_path_a_table_or_a_list() -> None:
     assert [files.path for files in parse(ParallelConfig, {"train": "a.tsv"}).train] == ["a.tsv"]
     config = parse(ParallelConfig, {"train": ["a.tsv", {"path": "b.en", "target": "b.de", "weight": 0.5}]})
     assert [(f.path, f.target, f.weight) for f in config.train] == [("a.tsv", None, 1), ("b.en", "b.de", 0.5)]
@@ -27,18 +27,18 @@ def test_a_path_a_table_or_a_list_of_them() -> None:
         (["a.tsv", {"path": "b", "weight": 0}], r"train\.1\.weight = 0: must be more than 0"),
     ],
 )
-def test_wrong_sources_are_named(train, message) -> None:
+def test_invalid_sources_are_reported(train, message) -> None:
     with pytest.raises(ConfigError, match=message):
         parse(ParallelConfig, {"train": train})
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     config = parse(ParallelConfig, {"train": str(tmp_path / "nowhere.tsv")})
     with pytest.raises(ValueError, match=r"nowhere\.tsv: no such file"):
         config.parts()
 
 
-def test_without_validation_pairs_some_are_kept_from_training(tmp_path: Path) -> None:
+def test_without_validation_data_some_training_pairs_are_held_out(tmp_path: Path) -> None:
     config = parse(ParallelConfig, {"train": write(tmp_path, 200), "hold_out": 50})
     (part,), (valid,) = config.parts(), config.valid_parts()
     train, held_out = set(part.read()), set(valid.read())
@@ -51,11 +51,11 @@ def test_without_validation_pairs_some_are_kept_from_training(tmp_path: Path) ->
     assert list(config.valid_parts()[0].read()) == [("one", "uno")]
 
 
-def test_augmented_pairs_come_again_in_small_letters_without_the_full_stop(tmp_path: Path) -> None:
+def test_augmentation_adds_pairs_in_lower_case_without_full_stop(tmp_path: Path) -> None:
     (tmp_path / "valid.tsv").write_text("one\tuno\n")
     data = {"train": write(tmp_path, 400), "valid": str(tmp_path / "valid.tsv"), "augment": 0.25}
     read = list(parse(ParallelConfig, data).parts()[0].read())
-    # a quarter of 400, give or take five standard errors
+    # a quarter of 400, ± five standard errors
     assert 57 < len(read) - 400 < 143
     extra = [pair for pair in read if pair[0].startswith("the")]
     assert len(extra) == len(read) - 400
@@ -63,7 +63,7 @@ def test_augmented_pairs_come_again_in_small_letters_without_the_full_stop(tmp_p
     assert (f"The{source[3:]}.", target) in read
 
 
-def test_what_a_corpus_depends_on_is_in_its_key(tmp_path: Path) -> None:
+def test_the_cache_key_of_a_corpus_depends_on_its_data_and_settings(tmp_path: Path) -> None:
     (tmp_path / "valid.tsv").write_text("one\tuno\n")
     valid = str(tmp_path / "valid.tsv")
 
@@ -75,7 +75,7 @@ def test_what_a_corpus_depends_on_is_in_its_key(tmp_path: Path) -> None:
     assert key(50) == keys[0]
 
 
-def test_what_is_held_out_of_the_first_file_is_in_the_key_of_the_second(tmp_path: Path) -> None:
+def test_pairs_held_out_of_the_first_file_change_the_cache_key_of_the_second(tmp_path: Path) -> None:
     for name in ("a", "c"):
         (tmp_path / f"{name}.tsv").write_text("".join(f"{name} {i}\tx\n" for i in range(50)))
     (tmp_path / "b.tsv").write_text("a 10\tx\nc 10\tx\n")
@@ -88,19 +88,19 @@ def test_what_is_held_out_of_the_first_file_is_in_the_key_of_the_second(tmp_path
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 11])
-def test_of_few_pairs_one_is_held_out(tmp_path: Path, count) -> None:
+def test_of_few_pairs_exactly_one_is_held_out(tmp_path: Path, count) -> None:
     config = parse(ParallelConfig, {"train": write(tmp_path, count)})
     assert len(list(config.valid_parts()[0].read())) == 1
 
 
-def test_augmenting_leaves_what_is_part_of_a_word(tmp_path: Path) -> None:
+def test_augmentation_removes_only_sentence_final_punctuation(tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("I like C++.\tx\nIt rose 5%!\tx\n")
     data = {"train": str(tmp_path / "mine.tsv"), "valid": str(tmp_path / "mine.tsv"), "augment": 0.999}
     read = [source for source, _ in parse(ParallelConfig, data).parts()[0].read()]
     assert read == ["I like C++.", "i like c++", "It rose 5%!", "it rose 5%"]
 
 
-def test_dates_reorder_words_and_keep_some_years_for_the_end() -> None:
+def test_dates_are_reproducible_and_hold_out_years_for_validation() -> None:
     seen = list(islice(dates("en", "es", 1), 2000))
     assert seen == list(islice(dates("en", "es", 1), 2000))
     assert seen != list(islice(dates("en", "es", 2), 2000))
@@ -124,16 +124,16 @@ def test_every_source_has_one_translation() -> None:
 
 
 @pytest.mark.parametrize("language", ["de", "zh", "pt-BR", "ar", "fi"])
-def test_any_language_that_babel_knows(language) -> None:
+def test_dates_exist_in_any_language_of_babel(language) -> None:
     assert all(target for _, target in islice(dates("en", language, 1), 200))
 
 
-def test_an_unknown_language_is_named() -> None:
+def test_an_unknown_language_is_reported() -> None:
     with pytest.raises(ValueError, match="unknown language 'klingon'"):
         next(dates("en", "klingon", 1))
 
 
-def test_the_dates_of_a_config() -> None:
+def test_dates_have_the_number_of_pairs_of_the_config() -> None:
     config = DatesConfig(pairs=50)
     assert len(list(config.parts()[0].read())) == 50
     assert len(list(config.valid_parts()[0].read())) == 1000

@@ -11,7 +11,7 @@ from texts import TOKENIZER
 SENTENCES = [Sentence(("playing", "dogs", "ran"), ("V", "N", "V")), Sentence(("bread",), ("N",))]
 
 
-def test_a_tag_stands_at_the_first_piece_of_its_word() -> None:
+def test_the_target_is_at_the_first_piece_of_each_word() -> None:
     batch = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), max_length=24).fetch(np.array([1, 0]))
     row = batch.tag_BT[1].tolist()
     pieces = TOKENIZER.pieces(batch.tokens_BT[1].tolist())
@@ -23,7 +23,7 @@ def test_a_tag_stands_at_the_first_piece_of_its_word() -> None:
     assert [x.shape for x in batch.inputs] == [batch.tokens_BT.shape] * 3
 
 
-def test_words_that_do_not_fit_are_cut_off() -> None:
+def test_sentences_are_truncated_to_the_maximum_length() -> None:
     (whole,) = in_pieces(TOKENIZER, [SENTENCES[0].words], max_length=24)
     assert len(whole.firsts) == 3
     tagged = TaggedPieces(TOKENIZER, SENTENCES, ("N", "V"), max_length=4)
@@ -31,7 +31,7 @@ def test_words_that_do_not_fit_are_cut_off() -> None:
     assert tagged.max_length == 4
 
 
-def test_words_come_with_their_features() -> None:
+def test_batches_of_words_have_features_tags_and_padding() -> None:
     words = Words.learn([sentence.words for sentence in SENTENCES], min_count=1)
     tagged = TaggedWords(words, SENTENCES, ("N", "V"), max_length=2)
     batch = tagged.fetch(np.array([0, 1]))
@@ -45,11 +45,11 @@ def test_words_come_with_their_features() -> None:
     assert batch.features_BTE[0].tolist() == words.encode([SENTENCES[0].words])[0][:2].tolist()
 
 
-def test_a_tag_never_seen_in_training_is_not_asked_for() -> None:
+def test_tags_not_seen_in_training_are_ignored() -> None:
     batch = TaggedPieces(TOKENIZER, SENTENCES, ("N",), max_length=24).fetch(np.array([0]))
     assert [tag for tag in batch.tag_BT[0].tolist() if tag != IGNORED] == [0]
 
 
-def test_missing_files() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(ValueError, match=r"a\.conllu: no such file"):
         ConlluConfig(train="a.conllu", valid="a.conllu").paths()

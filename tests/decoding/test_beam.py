@@ -43,7 +43,7 @@ def greedy(model: Transformer, source: torch.Tensor, max_length: int) -> tuple[i
 
 
 @torch.no_grad()
-def plainly(model: Transformer, source: torch.Tensor, max_length: int, how: Beam) -> list[tuple[int, ...]]:
+def plain_beam_search(model: Transformer, source: torch.Tensor, max_length: int, how: Beam) -> list[tuple[int, ...]]:
     """A plain beam search, one text at a time."""
     beam: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     found: list[tuple[float, tuple[int, ...]]] = []
@@ -79,7 +79,7 @@ def test_a_narrow_beam_agrees_with_a_plain_implementation(seed, width, data) -> 
     source, is_padding = padded(lengths, 9)
     found = how.search(model, (source, is_padding), max_length)
     for row, length in enumerate(lengths):
-        expected = plainly(model, source[row : row + 1, :length], max_length[row], how)
+        expected = plain_beam_search(model, source[row : row + 1, :length], max_length[row], how)
         assert [hypothesis.tokens for hypothesis in found[row]] == expected
 
 

@@ -1,4 +1,4 @@
-"""The fast decoder gives the same results as the model itself, however rows are reordered."""
+"""The fast decoder gives the same results as the model itself under any reordering of rows."""
 
 from typing import Any
 
@@ -33,11 +33,11 @@ def make(name: str, seed: int) -> Any:
     return randomise(MODELS[name].build()).eval()
 
 
-def assert_alike(model: Any, leaner: Any, states: list[Any], rows: int) -> list[Any]:
+def assert_same_steps(model: Any, fast: Any, states: list[Any], rows: int) -> list[Any]:
     """Feeds both the same tokens and compares their logits."""
     tokens_B = torch.randint(1, 11, (rows,))
     (expected_BV, expected), (got_BV, got) = (
-        each.step(tokens_B, state) for each, state in zip((model, leaner), states, strict=True)
+        each.step(tokens_B, state) for each, state in zip((model, fast), states, strict=True)
     )
     assert_same(got_BV, expected_BV)
     return [expected, got]
@@ -64,29 +64,29 @@ def moves(draw: Any, rows: int) -> list[list[int]]:
 
 @models
 @given(moves(3), seeds)
-def test_steps_agree_with_the_model_however_rows_are_reordered(name, moves, seed) -> None:
+def test_steps_agree_with_the_model_under_any_reordering_of_rows(name, moves, seed) -> None:
     model = make(name, seed)
-    leaner = fast_decoder(model)
+    fast = fast_decoder(model)
     inputs = (torch.randint(1, 11, (3, seed % 4)),) if name == "gpt2" else padded([4, 1, 3])
     with torch.no_grad():
-        expected, got = model.start(*inputs), leaner.start(*inputs)
+        expected, got = model.start(*inputs), fast.start(*inputs)
         assert isinstance(got, FastDecoderState)
         for index in moves:
             states = [state.reorder(torch.tensor(index)) for state in (expected, got)]
-            expected, got = assert_alike(model, leaner, states, len(index))
+            expected, got = assert_same_steps(model, fast, states, len(index))
 
 
 @models
-def test_the_cache_grows_with_a_long_text(name) -> None:
+def test_the_cache_grows_with_the_text(name) -> None:
     model = make(name, 1)
-    leaner = fast_decoder(model)
+    fast = fast_decoder(model)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
     rows = torch.tensor([0, 0, 0, 1, 1, 1])
     with torch.no_grad():
-        states = [each.start(*inputs).reorder(rows) for each in (model, leaner)]
+        states = [each.start(*inputs).reorder(rows) for each in (model, fast)]
         blocks = set()
         for _ in range(3 * module.ROOM):
-            states = assert_alike(model, leaner, states, len(rows))
+            states = assert_same_steps(model, fast, states, len(rows))
             blocks.add(states[1].block.size(4))
     assert len(blocks) > 1
 
@@ -95,12 +95,12 @@ def test_the_cache_grows_with_a_long_text(name) -> None:
 def test_reordering_the_rows_of_a_sentence_copies_nothing(name) -> None:
     model = make(name, 1)
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
-    leaner = fast_decoder(model)
+    fast = fast_decoder(model)
     with torch.no_grad():
-        state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
-        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
+        state = fast.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        _, state = fast.step(torch.tensor([1, 2, 3, 4]), state)
         block = state.block
-        _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([1, 0, 3, 3])))
+        _, state = fast.step(torch.tensor([1, 2, 3, 4]), state.reorder(torch.tensor([1, 0, 3, 3])))
     assert state.block is block
     assert state.width == 2
 
@@ -109,11 +109,11 @@ def test_reordering_the_rows_of_a_sentence_copies_nothing(name) -> None:
 def test_the_cache_grows_once_if_the_number_of_tokens_is_known(name) -> None:
     model, tokens = make(name, 1), 2 * module.ROOM
     inputs = (torch.randint(1, 11, (2, 3)),) if name == "gpt2" else padded([2, 4])
-    leaner, blocks = fast_decoder(model, tokens), set()
+    fast, blocks = fast_decoder(model, tokens), set()
     with torch.no_grad():
-        state = leaner.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
+        state = fast.start(*inputs).reorder(torch.tensor([0, 0, 1, 1]))
         for _ in range(tokens):
-            _, state = leaner.step(torch.tensor([1, 2, 3, 4]), state)
+            _, state = fast.step(torch.tensor([1, 2, 3, 4]), state)
             blocks.add(state.block.data_ptr())
     assert len(blocks) == 1
     assert state.block.size(4) <= (3 if name == "gpt2" else 0) + 2 * (tokens + 1)
@@ -133,14 +133,14 @@ def test_too_many_rows_of_a_sentence_are_separated() -> None:
     model = make("gpt2", 1)
     with torch.no_grad():
         state = fast_decoder(model).start(torch.ones(1, 2, dtype=torch.long))
-        assert state.reorder(torch.zeros(module.WIDEST, dtype=torch.long)).width == module.WIDEST
+        assert state.reorder(torch.zeros(module.MAX_WIDTH, dtype=torch.long)).width == module.MAX_WIDTH
         state = fast_decoder(model).start(torch.ones(1, 2, dtype=torch.long))
-        assert state.reorder(torch.zeros(module.WIDEST + 1, dtype=torch.long)).width == 1
+        assert state.reorder(torch.zeros(module.MAX_WIDTH + 1, dtype=torch.long)).width == 1
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "after", "rotary"])
 @given(seeds, st.integers(1, 4))
-def test_a_search_gives_the_same_result(name, seed, width) -> None:
+def test_beam_search_with_the_fast_decoder_gives_the_same_result(name, seed, width) -> None:
     model = make(name, seed)
     inputs, max_length = padded([4, 1, 3, 2]), [6, 4, 9, 7]
     how = Beam(1, 2, width, n_best=width)
@@ -153,9 +153,9 @@ def test_a_search_gives_the_same_result(name, seed, width) -> None:
 
 def test_hooks_fall_back_to_the_model() -> None:
     model = make("after", 1)
-    leaner, source = fast_decoder(model), padded_tokens([3])
+    fast, source = fast_decoder(model), padded_tokens([3])
     with torch.no_grad(), capture(model) as maps:
-        _, state = leaner.step(torch.tensor([1]), leaner.start(source))
+        _, state = fast.step(torch.tensor([1]), fast.start(source))
     assert not isinstance(state, FastDecoderState)
     assert maps["decoder.layers.1.cross"].shape == (1, 2, 1, 3)
 
@@ -179,11 +179,11 @@ def test_a_source_of_padding_only_is_fully_masked() -> None:
 
 
 def test_separated_rows_keep_only_the_slots_they_attend_to() -> None:
-    leaner = fast_decoder(make("gpt2", 1))
+    fast = fast_decoder(make("gpt2", 1))
     with torch.no_grad():
-        state = leaner.start(torch.ones(1, 2, dtype=torch.long)).reorder(torch.tensor([0, 0, 0]))
+        state = fast.start(torch.ones(1, 2, dtype=torch.long)).reorder(torch.tensor([0, 0, 0]))
         for _ in range(4):
-            _, state = leaner.step(torch.tensor([1, 2, 3]), state)
+            _, state = fast.step(torch.tensor([1, 2, 3]), state)
         assert state.slots == 2 + 3 * 4
         state = state.reorder(torch.tensor([2]))
     assert (state.slots, state.unseen) == (2 + 4, None)

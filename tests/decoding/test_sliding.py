@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import assert_same, randomise, seeds
-from regard.decoding.sliding import Sliding, forgotten
+from regard.decoding.sliding import Sliding, dropped
 from regard.models.gpt2 import Gpt2, Gpt2Config
 
 
@@ -16,7 +16,7 @@ def make(seed: int, context: int) -> Gpt2:
 @settings(max_examples=10)
 @given(seeds, st.integers(1, 7), st.integers(0, 20))
 @torch.no_grad()
-def test_logits_beyond_the_context_are_those_of_the_window_alone(seed, context, first) -> None:
+def test_logits_beyond_the_context_equal_those_of_the_sliding_window(seed, context, first) -> None:
     model, text = make(seed, context), torch.randint(9, (2, 21))
     sliding = Sliding(model, context)
     state = sliding.start(text[:, :first])
@@ -32,5 +32,5 @@ def test_logits_beyond_the_context_are_those_of_the_window_alone(seed, context, 
 
 
 @pytest.mark.parametrize(("length", "context", "expected"), [(8, 8, 0), (9, 8, 4), (12, 8, 4), (13, 8, 8), (3, 1, 2)])
-def test_the_older_half_is_dropped(length, context, expected) -> None:
-    assert forgotten(length, context) == expected
+def test_a_full_window_drops_its_older_half(length, context, expected) -> None:
+    assert dropped(length, context) == expected

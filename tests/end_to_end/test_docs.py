@@ -1,4 +1,4 @@
-"""What the pages say, works: Python in them runs, commands in them succeed, links lead somewhere."""
+"""The examples of the pages work: Python code runs, commands succeed, links have targets."""
 
 import re
 import shlex
@@ -30,7 +30,7 @@ def test_there_are_pages_with_code() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch) -> None:
+def test_python_examples_of_a_page_run(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(page, "python"))
     exec(compile(code, str(page), "exec"), {"__name__": page.stem})
@@ -38,7 +38,7 @@ def test_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch) -
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_on_a_page_succeed(page, tmp_path) -> None:
+def test_commands_of_a_page_succeed(page, tmp_path) -> None:
     for line in "\n".join(blocks(page, "bash")).replace("\\\n", " ").splitlines():
         command = shlex.split(line, comments=True)
         if command and command[0] == "regard":
@@ -52,13 +52,13 @@ def test_commands_on_a_page_succeed(page, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_on_a_page_lead_somewhere(page) -> None:
+def test_links_of_a_page_have_existing_targets(page) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_new_files_on_a_page_are_as_they_are_shown(page) -> None:
+def test_files_shown_on_a_page_equal_the_real_ones(page) -> None:
     for block in blocks(page, "diff"):
         header, *lines = block.splitlines(keepends=True)
         if all(line.startswith("+") for line in lines):

@@ -1,4 +1,4 @@
-"""`regard explore` as a person starts and ends it."""
+"""`regard explore`, started and interrupted as on the command line."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 
-def test_it_says_where_it_is_answers_and_ends_in_peace() -> None:
+def test_explore_prints_its_address_answers_and_exits_cleanly() -> None:
     command = [sys.executable, "-u", "-m", "regard", "explore", "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""The demo: a model trained from nothing, with blocks, masks, decoding and capture all at work."""
+"""The demo: a model trained from scratch, with blocks, masks, decoding and capture."""
 
 import importlib.util
 import subprocess
@@ -27,12 +27,12 @@ def model(example: ModuleType) -> torch.nn.Module:
     return example.train(steps=700, seed=1)
 
 
-def test_it_learns_to_write_backwards(example, model) -> None:
+def test_the_model_learns_to_reverse_words(example, model) -> None:
     assert example.accuracy(model, seed=1) > 0.98
     assert example.write(model, "bread")[0] == "daerb"
 
 
-def test_each_letter_looks_at_the_letter_it_writes(example, model) -> None:
+def test_attention_is_highest_at_the_predicted_letter(example, model) -> None:
     word = "regarding"
     answer, weights = example.write(model, word)
     assert answer == word[::-1]
@@ -40,16 +40,16 @@ def test_each_letter_looks_at_the_letter_it_writes(example, model) -> None:
     assert weights.argmax(1).tolist() == list(range(8, -1, -1))
 
 
-def test_without_positions_it_fails(example, model) -> None:
+def test_without_positions_the_model_fails(example, model) -> None:
     with example.intervene(model, drop_positions="*"):
         assert example.accuracy(model, seed=1) < 0.5
     assert example.accuracy(model, seed=1) > 0.98
 
 
-def test_the_command_draws_and_refuses_what_is_no_word(tmp_path: Path) -> None:
+def test_the_command_writes_a_figure_and_refuses_invalid_words(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE), "--steps", "5", "--figure", str(tmp_path / "new" / "reverse.png")]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "letters right in 200 unseen words" in result.stdout
+    assert "accuracy on the letters of 200 unseen words" in result.stdout
     assert (tmp_path / "new" / "reverse.png").read_bytes().startswith(b"\x89PNG")
     result = subprocess.run([*command, "--word", "naïve"], capture_output=True, text=True, check=False)
     assert result.returncode == 2

@@ -1,4 +1,4 @@
-"""From files of one's own to translations, with nothing but the command line."""
+"""Training on custom files, translation and evaluation on the command line."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_arguments_and_standard_input_give_the_same(folder: Path) -> None:
+def test_arguments_and_standard_input_give_the_same_translations(folder: Path) -> None:
     texts = ["May 5, 1955", "2 days"]
     given = regard(folder, "translate", "--model", "mine", *texts)
     piped = regard(folder, "translate", "--model", "mine", stdin="\n".join(texts) + "\n")
@@ -54,13 +54,13 @@ def test_arguments_and_standard_input_give_the_same(folder: Path) -> None:
     assert len(given.stdout.splitlines()) == 2
 
 
-def test_empty_lines_stay_empty_lines(folder: Path) -> None:
+def test_empty_lines_are_kept(folder: Path) -> None:
     lines = regard(folder, "translate", "--model", "mine", stdin="2 days\n\n3 days\n").stdout.split("\n")
     assert lines[1] == ""
     assert len(lines) == 4
 
 
-def test_json_has_scores_and_n_best(folder: Path) -> None:
+def test_json_output_has_scores_and_n_best_translations(folder: Path) -> None:
     result = regard(folder, "translate", "-m", "mine", "--json", "--n-best", "3", "2 días")
     answer = json.loads(result.stdout)
     assert answer["source"] == "2 días"
@@ -71,21 +71,21 @@ def test_json_has_scores_and_n_best(folder: Path) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_paragraphs_keep_their_lines_and_sentences_their_places(folder: Path) -> None:
+def test_documents_keep_paragraphs_and_sentence_order(folder: Path) -> None:
     document = "  2 days. 3 days!\n\n4 days\n"
     whole = regard(folder, "translate", "-m", "mine", stdin=document).stdout
     days = regard(folder, "translate", "-m", "mine", "2 days.", "3 days!", "4 days").stdout.splitlines()
     assert whole == f"  {days[0]} {days[1]}\n\n{days[2]}\n"
 
 
-def test_output_lines_keep_in_step_with_input_lines(folder: Path) -> None:
+def test_each_input_line_gives_one_output_line(folder: Path) -> None:
     lines = regard(folder, "translate", "-m", "mine", "--n-best", "3", stdin="\ufeff2 days\n\n3\rdays\n").stdout
     alone = regard(folder, "translate", "-m", "mine", "--n-best", "3", "2 days").stdout
-    assert len(lines.split("\n")) == 9 + 1  # the last one ends, too
+    assert len(lines.split("\n")) == 9 + 1  # the last line ends with a line break, too
     assert lines.split("\n")[:6] == [*alone.split("\n")[:3], "", "", ""]
 
 
-def test_alignments_of_own_and_given_translations(folder: Path) -> None:
+def test_translate_and_score_print_alignments(folder: Path) -> None:
     (line,) = regard(folder, "translate", "-m", "mine", "--align", "May 5, 1955").stdout.splitlines()
     text, _, links = line.partition(" ||| ")
     targets = [int(link.split("-")[1]) for link in links.split()]
@@ -103,7 +103,7 @@ def test_alignments_of_own_and_given_translations(folder: Path) -> None:
     assert len(links.split()) == len(target.split())
 
 
-def test_samples_and_prefixes(folder: Path) -> None:
+def test_sampling_is_reproducible_and_prefixes_are_kept(folder: Path) -> None:
     arguments = ["translate", "-m", "mine", "--sample", "--n-best", "4", "--seed", "3", "May 5, 1955"]
     drawn = regard(folder, *arguments).stdout
     assert drawn == regard(folder, *arguments).stdout
@@ -111,7 +111,7 @@ def test_samples_and_prefixes(folder: Path) -> None:
     assert regard(folder, "translate", "-m", "mine", "--prefix", "el 5", "May 5, 1955").stdout.startswith("el 5")
 
 
-def test_a_look_in_letters_and_as_a_picture(folder: Path) -> None:
+def test_look_prints_a_matrix_and_writes_figures(folder: Path) -> None:
     drawn = regard(folder, "look", "-m", "mine", "May 5, 1955", "--target", "5 de mayo").stdout.splitlines()
     assert drawn[0].split() == ["May", "5,", "1955"]
     assert [line.split()[0] for line in drawn[1:]] == ["5", "de", "mayo"]
@@ -125,7 +125,7 @@ def test_a_look_in_letters_and_as_a_picture(folder: Path) -> None:
     assert "view=heads" in page
 
 
-def test_a_text_of_thousands_of_tokens_does_not_harm_the_others(folder: Path) -> None:
+def test_a_very_long_text_does_not_affect_the_others(folder: Path) -> None:
     long = "May 5, " * 1000 + "x" * 1000
     lines = regard(folder, "translate", "-m", "mine", "--beam", "1", stdin=f"2 days\n{long}\n3 days\n").stdout
     assert (
@@ -134,7 +134,7 @@ def test_a_text_of_thousands_of_tokens_does_not_harm_the_others(folder: Path) ->
     )
 
 
-def test_evaluate_and_score(folder: Path) -> None:
+def test_evaluate_and_score_print_metrics_and_log_probabilities(folder: Path) -> None:
     arguments = ["beam=1", "--source", "train.en", "--reference", "train.es"]
     result = regard(folder, "evaluate", "mine", *arguments, "-o", "out.es")
     assert result.returncode == 0, result.stderr
@@ -147,7 +147,7 @@ def test_evaluate_and_score(folder: Path) -> None:
     assert len([float(line) for line in result.stdout.splitlines()]) == 400
 
 
-def test_compare_tells_which_is_better(folder: Path) -> None:
+def test_compare_reports_significance_and_the_better_model(folder: Path) -> None:
     arguments = ["--source", "train.en", "--reference", "train.es", "--beam", "1", "--samples", "100"]
     result = regard(folder, "compare", "mine", "mine/last", *arguments)
     assert result.returncode == 0, result.stderr
@@ -161,18 +161,18 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["translate", "--model", "nowhere", "x"], "no model is at 'nowhere'"),
+        (["translate", "--model", "nowhere", "x"], "no model at 'nowhere'"),
         (["translate", "--model", "mine", "--sample", "--top-p", "1.5", "x"], "top-p must be above 0"),
         (["look", "--model", "mine", "x", "-o", "look.jpg"], "look.jpg: unknown format; use .pdf, .png, .svg"),
         (
             ["translate", "--model", "mine", "x", "--top-k", "3"],
-            "--top-k needs --sample; add --sample, or leave this option out",
+            "--top-k needs --sample; add --sample or remove this option",
         ),
         (["look", "--model", "mine", "x", "--view", "grid"], "--view grid cannot be shown as text"),
         (["look", "--model", "mine", "x", "--layer", "y"], "no attention layer 'y'; this model has 'encoder.layers.0"),
         (["look", "--model", "mine", ""], "the text is empty; give at least one word"),
-        (["train", "translate/transformer", "model.init=nowhere", "run=newer"], "no model is at 'nowhere'"),
-        (["train", "translate/transformer", "model.init=3", "run=newer"], "model.init = 3: should be the name"),
+        (["train", "translate/transformer", "model.init=nowhere", "run=newer"], "no model at 'nowhere'"),
+        (["train", "translate/transformer", "model.init=3", "run=newer"], "model.init = 3: expected the name"),
         (
             ["translate", "--model", "mine", "--beam", "2", "--n-best", "3", "x"],
             "with a beam of 2, n_best must be from 1 to 2, got 3",
@@ -185,7 +185,7 @@ def test_compare_tells_which_is_better(folder: Path) -> None:
         ),
     ],
 )
-def test_mistakes_are_told_in_words(folder: Path, arguments, message) -> None:
+def test_user_errors_are_reported_in_one_line(folder: Path, arguments, message) -> None:
     result = regard(folder, *arguments)
     assert result.returncode == 1
     assert message in result.stderr

@@ -1,6 +1,6 @@
-"""The wheel and the sdist hold what they should.
+"""The wheel and the sdist contain the right files.
 
-The wheel, installed into an empty environment with its declared requirements and nothing else, works there.
+The wheel works in an empty environment with its declared requirements only.
 """
 
 import os
@@ -43,7 +43,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def needs(wheel: Path) -> set[str]:
-    """The packages that the wheel requires, and those that they require, and so on."""
+    """The direct and indirect requirements of the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(name).decode().splitlines()
@@ -63,7 +63,7 @@ def needs(wheel: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment: its packages are links to those of this one, so that no download is needed."""
+    """A new environment whose packages are links to those of this one, so that nothing is downloaded."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     target = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
@@ -92,7 +92,7 @@ def run(environment: Path, *command: str) -> str:
     return result.stdout
 
 
-def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
+def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
     inside = {name for name in names(wheel) if name.startswith("regard/")}
     here = {
         path.relative_to(ROOT / "src").as_posix()
@@ -104,14 +104,14 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
         assert f"regard/{part}" in inside
 
 
-def test_the_sdist_holds_what_builds_and_tests_it_and_nothing_else(sdist: Path) -> None:
+def test_the_sdist_contains_only_files_to_build_and_test_it(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     folders = {name.partition("/")[0] for name in inside if "/" in name}
     assert folders == {"src", "tests", "benchmarks", "docs", "examples", "tools"}
     for name in ("pyproject.toml", "constraints.txt", "Makefile", "LICENSE", "README.md", "CHANGELOG.md"):
         assert name in inside
-    # no runs, environments, caches or packages of the page's tools, which lie in the same folder while one works
+    # no runs, environments, caches or packages of the page's tools, which are in the folder of a developer
     unwanted = {"runs", "node_modules", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "dist"}
     assert not [name for name in inside if unwanted & set(name.split("/"))]
     tests = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("*.py")}
@@ -124,7 +124,7 @@ def test_a_wheel_built_from_the_sdist_is_the_same(sdist: Path, wheel: Path, tmp_
         assert {each.filename: each.CRC for each in one.infolist()} == {e.filename: e.CRC for e in other.infolist()}
 
 
-def test_the_environment_is_empty_but_for_what_is_needed(environment: Path) -> None:
+def test_the_environment_contains_only_the_requirements(environment: Path) -> None:
     code = "import importlib.util as u; print([m for m in ('pytest', 'transformers', 'matplotlib') if u.find_spec(m)])"
     assert run(environment, "python", "-c", code) == "[]\n"
     where = run(environment, "python", "-c", "import regard; print(regard.__file__)").strip()

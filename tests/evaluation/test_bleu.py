@@ -3,7 +3,7 @@ import pytest
 from regard.evaluation.bleu import compare, score
 
 
-def test_a_perfect_translation_and_a_useless_one() -> None:
+def test_bleu_is_100_for_a_perfect_translation_and_low_for_a_useless_one() -> None:
     references = ["the child picked up a small stone", "we are eating bread"]
     perfect = score(references, references)
     assert (perfect.bleu, perfect.chrf, perfect.exact) == pytest.approx((100, 100, 100))
@@ -13,13 +13,13 @@ def test_a_perfect_translation_and_a_useless_one() -> None:
     assert useless.bleu < 1
 
 
-def test_the_signature_describes_the_metric() -> None:
+def test_the_sacrebleu_signature_describes_the_metric() -> None:
     scores = score(["one two three four"], ["one two three five"])
     assert scores.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert scores.chrf_signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
 
 
-def test_case_counts_by_default() -> None:
+def test_bleu_is_case_sensitive_by_default() -> None:
     translations, references = ["Ein Hund läuft hier."], ["ein Hund läuft hier."]
     assert score(translations, references).bleu < 100
     folded = score(translations, references, lowercase=True)

@@ -66,7 +66,7 @@ def test_a_model_without_a_limit_reads_a_text_at_once() -> None:
 @given(st.integers(1, 12), st.integers(1, 70), st.integers(1, 50))
 def test_overlapping_windows_score_each_token_once_after_half_a_context(context, count, batch_tokens) -> None:
     tokens = np.arange(100, 101 + count)
-    asked = []
+    scored = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language, "BATCH_TOKENS", batch_tokens)
         for batch in overlapping(tokens, context):
@@ -77,8 +77,8 @@ def test_overlapping_windows_score_each_token_once_after_half_a_context(context,
                     if token != IGNORED:
                         assert token == row[place] + 1
                         assert row[0] == 100 or place >= context // 2
-                        asked.append(token)
-    assert asked == list(range(101, 101 + count))
+                        scored.append(token)
+    assert scored == list(range(101, 101 + count))
 
 
 def test_a_long_text_has_the_score_of_its_tokens_one_by_one() -> None:
@@ -96,5 +96,5 @@ def test_a_long_text_has_the_score_of_its_tokens_one_by_one() -> None:
 
 
 def test_an_empty_text_is_an_error() -> None:
-    with pytest.raises(ValueError, match="there is no text to evaluate the model on"):
+    with pytest.raises(ValueError, match="the text is empty, so there is nothing to evaluate"):
         Completer(model(TOKENIZERS[0].vocab_size, 4), TOKENIZERS[0]).measure("")

@@ -60,7 +60,7 @@ def test_a_correlation_does_not_depend_on_the_unit(numbers, unit) -> None:
     assert pearson([value * unit for value in predicted], gold) == pytest.approx(pearson(predicted, gold), abs=1e-9)
 
 
-def test_all_correct_is_one_and_all_wrong_is_not() -> None:
+def test_metrics_are_one_only_for_correct_predictions() -> None:
     gold, wrong = ["yes", "no", "yes"], ["no", "yes", "no"]
     assert accuracy(gold, gold) == f1(gold, gold, "yes") == matthews(gold, gold) == pytest.approx(1)
     assert accuracy(wrong, gold) == f1(wrong, gold, "yes") == 0

@@ -25,8 +25,8 @@ def test_learning_curves_show_the_logged_values(tmp_path: Path) -> None:
     left, right = figures.learning_curves(log, [curve]).axes
     drawn = {line.get_label(): line.get_xydata().tolist() for line in (*left.lines, *right.lines)}
     assert drawn == {
-        "loss in training": [[50, 3.0], [100, 2.0]],
-        "loss in validation": [[60, 2.5]],
+        "training loss": [[50, 3.0], [100, 2.0]],
+        "validation loss": [[60, 2.5]],
         "BLEU (greedy)": [[60, 7.0]],
     }
 

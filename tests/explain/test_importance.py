@@ -14,7 +14,7 @@ from traces import MODELS, read
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("logits", [2**26, 100])
 def test_the_effect_of_a_head_is_that_of_ablating_it(name, logits, monkeypatch) -> None:
-    monkeypatch.setattr(importance, "LOGITS", logits)  # a low limit takes several forward passes
+    monkeypatch.setattr(importance, "MAX_LOGITS", logits)  # a low limit requires several forward passes
     trace = read(name)
     whole = trace.log_probabilities(trace.run()).sum()
     effects = head_effects(trace)
@@ -95,7 +95,7 @@ def test_rollout_and_early_answers_go_through_the_depths_that_ran(stops) -> None
     assert answers["layer@0"] != answers["layer@1"]
 
 
-def test_a_view_of_one_depth() -> None:
+def test_a_view_shows_one_depth() -> None:
     trace = read_one(looped())
     trace.model.stops = 2
     view = AttentionView(trace, layer="layer.attention@1", head=0, words=False)

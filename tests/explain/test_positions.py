@@ -16,7 +16,7 @@ from traces import read
         ("conv", "learned", 8),
     ],
 )
-def test_a_model_s_own_positions(name, kind, width) -> None:
+def test_positions_have_the_kind_and_width_of_the_model(name, kind, width) -> None:
     model = read(name).model
     assert (own_kind(model), own_width(model)) == (kind, width)
     assert encodings(model, 6).shape == (6, width)
@@ -24,14 +24,14 @@ def test_a_model_s_own_positions(name, kind, width) -> None:
         assert encodings(model, 6, other).shape == (6, width)
 
 
-def test_own_positions_are_those_that_the_model_adds() -> None:
+def test_positions_equal_those_that_the_model_adds() -> None:
     model = read("transformer").model
     x = torch.zeros(1, 5, 8, dtype=torch.float64)
     assert_same(encodings(model, 5), model.encoder.positions(x)[0])
     assert_same(encodings(model, 5, "sinusoidal"), encodings(model, 5))
 
 
-def test_a_learned_table_is_not_extended_beyond_its_length() -> None:
+def test_learned_positions_are_not_extended_beyond_the_context() -> None:
     model = read("conv").model
     assert len(encodings(model, 5000)) == 1024
 

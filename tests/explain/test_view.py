@@ -39,7 +39,7 @@ def test_the_shade_of_characters_shows_the_weights() -> None:
     assert drawn(["x"], ["ab", "c", "d"], [[1.0, 0.0, 0.5]]) == "   ab  c  d\nx  ██     ▒"
 
 
-def test_errors_name_what_does_not_exist() -> None:
+def test_unknown_views_layers_and_heads_are_reported() -> None:
     trace = read("transformer")
     with pytest.raises(ValueError, match="unknown view 'pie'; choose from matrix, lines, grid, positions"):
         AttentionView(trace, "pie")

@@ -54,7 +54,7 @@ def test_each_step_follows_from_the_one_before() -> None:
     model = trace.model
     steps = {step.name: step.values for step in walk(trace, "decoder.layers.1", 2, head=1)}
     order = [step.name for step in walk(trace, "decoder.layers.1", 2, head=1)]
-    attention = ["query", "keys", "values", "dot products", "scaled", "mask", "softmax", "weighted sum", "heads joined"]
+    attention = ["query", "keys", "values", "dot products", "scaled", "mask", "softmax", "weighted sum", "joined heads"]
     without_mask = [name for name in attention if name != "mask"]
     assert order == [
         *("norm", *attention, "W_O", "add"),
@@ -67,8 +67,8 @@ def test_each_step_follows_from_the_one_before() -> None:
     assert_same(steps["scaled"], steps["dot products"] / math.sqrt(4))
     assert_same(steps["softmax"], steps["scaled"].softmax(0))
     assert_same(steps["weighted sum"], steps["softmax"] @ steps["values"])
-    assert_same(steps["heads joined"][4:], steps["weighted sum"])
-    assert_same(steps["W_O"], layer.cross.out(steps["heads joined"]))
+    assert_same(steps["joined heads"][4:], steps["weighted sum"])
+    assert_same(steps["W_O"], layer.cross.out(steps["joined heads"]))
     assert_same(steps["feed-forward"], layer.feedforward.outer(steps["feed-forward, inner"]))
     before = [step.values for step in walk(trace, "decoder.layers.1", 2) if step.name == "add"][1]
     assert_same(steps["add"], before + steps["feed-forward"])
@@ -99,7 +99,7 @@ def test_rotary_positions_rotate_queries_and_keys() -> None:
     trace = read("transformer, rotary")
     steps = {step.name: step.values for step in walk(trace, "encoder.layers.0", 3, head=1)}
     rotary = trace.model.encoder.layers[0].attention.rotary
-    assert_same(steps["query, turned"], rotary(steps["query"][None, None, None], 3)[0, 0, 0])
+    assert_same(steps["rotated query"], rotary(steps["query"][None, None, None], 3)[0, 0, 0])
 
 
 def test_one_embedding_serves_two_streams() -> None:
@@ -111,7 +111,7 @@ def test_one_embedding_serves_two_streams() -> None:
     assert_same(target.values, table.weight[7] * math.sqrt(8))
 
 
-def test_errors_name_what_does_not_exist() -> None:
+def test_unknown_parts_tokens_and_heads_are_reported() -> None:
     trace = read("transformer")
     with pytest.raises(ValueError, match="no part 'decoder.layers.7'; this model has 'source_embedding'"):
         walk(trace, "decoder.layers.7", 0)
@@ -154,7 +154,7 @@ def test_a_part_that_contains_a_repeated_layer_ends_with_its_last_call() -> None
     assert torch.equal(steps[-1].values, results(trace, "0.norm")[0][1])
 
 
-def test_a_depth_that_did_not_run_is_named() -> None:
+def test_a_depth_that_did_not_run_is_reported() -> None:
     trace = read_one(looped())
     trace.model.stops = 2
     assert walk(trace, "layer@1", 0)

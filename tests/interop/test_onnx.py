@@ -1,4 +1,4 @@
-"""Models that ONNX Runtime runs, beside the same models run by torch."""
+"""Models in ONNX Runtime, compared with the same models in torch."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from helpers import assert_same, lively
+from helpers import assert_same, random_model
 from regard import library
 from regard.blocks.positions import Rotary
 from regard.codecs.subword import SubwordTokenizer
@@ -37,9 +37,9 @@ def save(folder: Path, head: AnyHead, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_it_says_what_torch_says_to_texts_of_any_number_and_length(tmp_path: Path, head) -> None:
+def test_outputs_equal_torch_for_any_batch_size_and_length(tmp_path: Path, head) -> None:
     name = save(tmp_path / "mine", HEADS[head], activation="gelu" if head == "vectors" else "gelu_tanh")
-    assert library.convert(name, f"onnx:{tmp_path / 'out'}").startswith("answers within ")
+    assert library.convert(name, f"onnx:{tmp_path / 'out'}").startswith("outputs differ by up to ")
     session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
     mine, tokenizer = regard.load(name), WordPiece.load(tmp_path / "out" / "tokenizer.json")
     for texts in (TEXTS, TEXTS[:1], ["", TEXTS[2]]):
@@ -54,33 +54,37 @@ def test_it_says_what_torch_says_to_texts_of_any_number_and_length(tmp_path: Pat
     assert session.get_outputs()[0].name == ("vectors" if head == "vectors" else "answers")
 
 
-def test_what_differs_is_refused_and_nothing_is_written(tmp_path: Path, monkeypatch) -> None:
+def test_an_export_with_different_outputs_is_refused_and_writes_no_files(tmp_path: Path, monkeypatch) -> None:
     from regard.interop import onnx
 
     name = save(tmp_path / "mine", NoHead())
 
-    def traced_without_padding(model, example, path, **about) -> None:
+    def export_without_padding(model, example, path, **about) -> None:
         example = example[0].fill_(5), example[1]
         model.pad = 7
         original(model, example, path, **about)
         model.pad = TOKENIZER.pad
 
     original = torch.onnx.export
-    monkeypatch.setattr(torch.onnx, "export", traced_without_padding)
-    with pytest.raises(ValueError, match=f"more than {onnx.NEAR}; the export is refused"):
+    monkeypatch.setattr(torch.onnx, "export", export_without_padding)
+    with pytest.raises(ValueError, match=f"more than {onnx.TOLERANCE}; the export is refused"):
         library.convert(name, f"onnx:{tmp_path / 'out'}")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_other_models_and_eight_bits_are_refused(tmp_path: Path) -> None:
+def test_other_models_and_int8_are_refused(tmp_path: Path) -> None:
     tokenizer = SubwordTokenizer.train("bpe", 280, TEXTS)
-    model = lively(TransformerConfig(vocab_size=tokenizer.vocab_size, width=8, heads=2, ff_width=8).build()).float()
+    model = random_model(
+        TransformerConfig(vocab_size=tokenizer.vocab_size, width=8, heads=2, ff_width=8).build()
+    ).float()
     library.save(
         tmp_path / "mine", model.config, library.tensors(model), {"source": tokenizer, "target": tokenizer}, ""
     )
-    with pytest.raises(ValueError, match="of kind 'transformer' are not exported to ONNX; encoders such as BERT are"):
+    with pytest.raises(
+        ValueError, match="of kind 'transformer' cannot be exported to ONNX; export an encoder such as BERT"
+    ):
         library.convert(str(tmp_path / "mine"), f"onnx:{tmp_path / 'out'}")
-    with pytest.raises(ValueError, match="only exports for CTranslate2 are quantized, and onnx:out is none"):
+    with pytest.raises(ValueError, match="onnx:out cannot be quantized: only CTranslate2 exports can"):
         library.convert(str(tmp_path / "mine"), "onnx:out", quantize="int8")
 
 
@@ -89,6 +93,6 @@ def test_rotary_positions_are_refused(tmp_path: Path) -> None:
 
     model = bert(NoHead()).float()
     model.layers[0].attention.rotary = Rotary(4)
-    with pytest.raises(ValueError, match="are not exported to ONNX: their rotary positions are complex numbers"):
+    with pytest.raises(ValueError, match="cannot be exported to ONNX: their rotary positions use complex numbers"):
         onnx.write(tmp_path, Embedder(model, TOKENIZER))
     assert not list(tmp_path.iterdir())

@@ -37,7 +37,7 @@ class Coins(Experiment):
         return None
 
 
-def test_an_experiment_says_all_in_json() -> None:
+def test_an_experiment_has_a_complete_json_form() -> None:
     found = Coins.run([0, 1] * 50).to_json()
     assert found["heads"] == 0.5
     assert found["claim"] == {"text": "A coin is fair", "source": "Bernoulli 1713"}
@@ -47,16 +47,16 @@ def test_an_experiment_says_all_in_json() -> None:
     assert Coins.run([0, 1, 1, 1] * 50).verdict.holds is False
 
 
-def test_a_verdict_in_words() -> None:
-    assert str(Verdict(True, "all is well")) == "it holds: all is well"
-    assert str(Verdict(False, "it is not")) == "it does not hold: it is not"
+def test_a_verdict_is_formatted_as_text() -> None:
+    assert str(Verdict(True, "all is well")) == "the prediction holds: all is well"
+    assert str(Verdict(False, "it is not")) == "the prediction does not hold: it is not"
     interval = Interval("heads", 0.5, 0.4, 0.6)
     assert str(Verdict(None, "who knows", interval)) == (
         "undecided: who knows (heads: +0.50, 95 % interval +0.40 to +0.60)"
     )
 
 
-def test_an_interval_is_that_of_a_bootstrap_drawn_value_by_value() -> None:
+def test_the_interval_equals_that_of_a_plain_bootstrap() -> None:
     rng = np.random.default_rng(3)
     values = rng.choice([-1.0, 0.0, 2.5], size=400, p=[0.2, 0.5, 0.3])
     found = Interval.bootstrap("x", values.tolist())
@@ -69,11 +69,11 @@ def test_an_interval_is_that_of_a_bootstrap_drawn_value_by_value() -> None:
     assert (same.mean, same.low, same.high) == (2.0, 2.0, 2.0)
 
 
-def test_an_interval_has_the_truth_in_it_19_times_out_of_20() -> None:
+def test_the_interval_contains_the_true_mean_in_95_percent_of_samples() -> None:
     rng = np.random.default_rng(1)
     draws = [Interval.bootstrap("x", rng.normal(1.0, 2.0, 100).tolist(), samples=300) for _ in range(400)]
     held = np.mean([each.low <= 1.0 <= each.high for each in draws])
-    assert 0.91 < held < 0.98  # 0.95, within three standard errors and what 100 values are short of infinitely many
+    assert 0.91 < held < 0.98  # 0.95, ± three standard errors and the bias of a sample of 100 values
 
 
 def test_all_experiments_are_listed_and_have_a_command() -> None:
@@ -87,11 +87,11 @@ def test_all_experiments_are_listed_and_have_a_command() -> None:
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_an_experiment_has_a_source_and_a_prediction(experiment) -> None:
     assert experiment.claim.text
-    assert any(character.isdigit() for character in experiment.claim.source)  # the year at least
+    assert any(character.isdigit() for character in experiment.claim.source)  # at least the year
     assert experiment.prediction.endswith(".")
 
 
-def test_every_experiment_of_the_room_is_registered() -> None:
+def test_every_experiment_of_the_package_is_registered() -> None:
     folder = Path(__file__).parents[2] / "src" / "regard" / "lab"
     written = {path.stem for path in folder.glob("*.py") if "(Experiment):" in path.read_text("utf-8")}
     assert written == {experiment.__module__.rpartition(".")[2] for experiment in EXPERIMENTS}

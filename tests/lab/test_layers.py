@@ -20,7 +20,7 @@ ENCODER = Embedder(bert(NoHead(), width=32, layers=3), TOKENIZER)
 SENTENCES = [Sentence(tuple(text.split()), tuple("SL"[len(word) > 3] for word in text.split())) for text in TEXTS]
 
 
-def test_the_choices_are_those_of_the_lectures() -> None:
+def test_the_choices_of_layers_are_those_of_the_lectures() -> None:
     assert layers.choices(12) == {
         "what goes into the first": ([0], "sum"),
         "last": ([12], "sum"),
@@ -32,7 +32,7 @@ def test_the_choices_are_those_of_the_lectures() -> None:
     assert layers.choices(2)["sum of the last four"] == ([1, 2], "sum")
 
 
-def test_a_word_has_the_vectors_of_its_first_piece() -> None:
+def test_the_vector_of_a_word_is_that_of_its_first_piece() -> None:
     states_LND, tags_N = layers._words(ENCODER, SENTENCES[:1], {"L": 0, "S": 1})
     words = SENTENCES[0].words
     ((tokens, numbers),) = TOKENIZER.encode_words([words])
@@ -44,17 +44,17 @@ def test_a_word_has_the_vectors_of_its_first_piece() -> None:
     assert tags_N.tolist() == ["LS".index(tag) for tag in SENTENCES[0].tags]
 
 
-def test_tags_that_a_word_alone_tells_are_read_off_any_layer() -> None:
+def test_tags_that_depend_on_the_word_only_are_predicted_from_any_layer() -> None:
     found = Layers.run(ENCODER, SENTENCES * 100, SENTENCES).values
     assert found == Layers.run(ENCODER, SENTENCES * 100, SENTENCES).values
     assert min(found.values()) > 60
     assert found["last four side by side"] > 90
-    # what was never seen counts as wrong
+    # a tag that does not occur in training counts as wrong
     odd = [Sentence(SENTENCES[0].words, ("?",) * len(SENTENCES[0].words))]
     assert Layers.run(ENCODER, SENTENCES, odd).values["last"] == 0
 
 
-def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_a_figure(tmp_path: Path) -> None:
     library.save(tmp_path / "m", ENCODER.model.config, library.tensors(ENCODER.model), {"text": TOKENIZER}, "")
     rows = [
         "\n".join(f"{i}\t{w}\t_\t{t}" + "\t_" * 6 for i, (w, t) in enumerate(zip(*s, strict=True), start=1))
@@ -62,16 +62,18 @@ def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.conllu").write_text("\n\n".join(rows) + "\n\n")
     files = ["--train", str(tmp_path / "a.conllu"), "--valid", str(tmp_path / "a.conllu")]
-    asked = ["lab", "layers", "--model", str(tmp_path / "m"), *files]
-    result = CliRunner().invoke(app, [*asked, "-o", str(tmp_path / "layers.png")])
+    command = ["lab", "layers", "--model", str(tmp_path / "m"), *files]
+    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "layers.png")])
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 6
     assert (tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
-    told = result.stderr.splitlines()
-    assert told[0] == f"claim: {Layers.claim}"
-    assert told[1] == f"prediction: {Layers.prediction}"
-    assert told[2].startswith("verdict: undecided: of 3 layers, the last four are all; the best choice is '")
-    quiet = CliRunner().invoke(app, [*asked, "--json"])
+    messages = result.stderr.splitlines()
+    assert messages[0] == f"claim: {Layers.claim}"
+    assert messages[1] == f"prediction: {Layers.prediction}"
+    assert messages[2].startswith(
+        "verdict: undecided: the model has only 3 layers, so the last four are all; the best choice is '"
+    )
+    quiet = CliRunner().invoke(app, [*command, "--json"])
     found = json.loads(quiet.stdout)
     assert quiet.stderr == ""
     shown = [line.split()[-1] for line in result.stdout.splitlines()]
@@ -85,8 +87,8 @@ def test_the_command_prints_a_table_and_draws_it(tmp_path: Path) -> None:
     )
 
 
-def hits(**right: int) -> dict[str, Tensor]:
-    """Of 1,000 words, the number tagged right by each choice: always the first ones."""
+def correct_predictions(**right: int) -> dict[str, Tensor]:
+    """For each choice, which of 1,000 words it tags correctly: the given number, always the first ones."""
     counts = {name: right.get(name.replace(" ", "_"), 500) for name in layers.choices(12)}
     return {name: torch.arange(1000) < count for name, count in counts.items()}
 
@@ -96,15 +98,15 @@ def hits(**right: int) -> dict[str, Tensor]:
     [
         (12, {"last_four_side_by_side": 700}, True),
         (12, {"last_four_side_by_side": 700, "second_to_last": 720}, True),
-        (12, {"last_four_side_by_side": 501}, None),  # a word more is no significant difference
+        (12, {"last_four_side_by_side": 501}, None),  # one more word is no significant difference
         (12, {"last": 600}, False),
         (12, {"last_four_side_by_side": 700, "sum_of_all": 800}, False),
         (12, {"last_four_side_by_side": 700, "what_goes_into_the_first": 800}, False),
-        (4, {"last_four_side_by_side": 700}, None),  # which are all of the layers
+        (4, {"last_four_side_by_side": 700}, None),  # the model has only four layers
     ],
 )
 def test_the_verdict_follows_from_the_numbers(depth, right, holds) -> None:
-    found = Layers(depth, hits(**right))
+    found = Layers(depth, correct_predictions(**right))
     assert found.verdict.holds is holds
     interval = found.verdict.interval
     # accuracies are means in float32

@@ -45,7 +45,7 @@ def test_presets_have_the_sizes_of_the_published_models(preset, parameters) -> N
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_heads_say_what_they_are_for(name) -> None:
+def test_each_head_has_its_output_shape(name) -> None:
     head, shape = HEADS[name]
     model = small(head)
     assert model(torch.randint(1, 11, (3, 5)), torch.zeros(3, 5, dtype=torch.long)).shape == (3, *shape)
@@ -53,7 +53,7 @@ def test_heads_say_what_they_are_for(name) -> None:
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_model_is_for_what_its_head_is_for(name) -> None:
+def test_the_task_and_labels_of_a_model_are_those_of_its_head(name) -> None:
     config = small(HEADS[name][0]).config
     tasks = {"words and next": "pretraining", "words": "pretraining", "regression": "classification"}
     expected = tasks.get(name, name if name in ("classification", "tagging") else "embedding")
@@ -61,7 +61,7 @@ def test_a_model_is_for_what_its_head_is_for(name) -> None:
     assert config.labels == {"classification": ("a", "b", "c"), "tagging": ("a", "b")}.get(name, ())
 
 
-def test_tensors_of_heads_keep_their_names() -> None:
+def test_tensors_of_heads_have_stable_names() -> None:
     names = {
         name: {key for key in small(head).state_dict() if key.startswith(("head.", "pooler."))}
         for name, (head, _) in HEADS.items()
@@ -76,7 +76,7 @@ def test_tensors_of_heads_keep_their_names() -> None:
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), seeds)
-def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
+def test_logits_do_not_depend_on_padding_and_the_batch(lengths, seed) -> None:
     torch.manual_seed(seed)
     model = randomise(small()).eval()
     tokens_BT, is_padding_BT = padded(lengths)
@@ -87,7 +87,7 @@ def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
         assert_same(together[i, :length], alone[0])
 
 
-def test_a_mask_that_hides_nothing_is_no_mask() -> None:
+def test_a_mask_without_padding_equals_no_mask() -> None:
     torch.manual_seed(1)
     model, masks = randomise(small()).eval(), []
     model.layers[0].attention.attend.register_forward_pre_hook(lambda _module, args: masks.append(args[3]))
@@ -98,7 +98,7 @@ def test_a_mask_that_hides_nothing_is_no_mask() -> None:
     assert masks[1] is not None
 
 
-def test_every_token_sees_every_other() -> None:
+def test_every_token_attends_to_every_other() -> None:
     torch.manual_seed(1)
     model = randomise(small()).eval()
     tokens_BT, segments_BT = torch.tensor([[3, 4, 5, 6]]), torch.zeros(1, 4, dtype=torch.long)
@@ -112,7 +112,7 @@ def test_every_token_sees_every_other() -> None:
     assert list(maps) == ["layers.0.attention", "layers.1.attention"]
 
 
-def test_segments_and_positions_count() -> None:
+def test_logits_depend_on_segments_and_positions() -> None:
     torch.manual_seed(1)
     model = randomise(small()).eval()
     tokens_BT, one, other = torch.tensor([[3, 4]]), torch.tensor([[0, 0]]), torch.tensor([[0, 1]])
@@ -120,7 +120,7 @@ def test_segments_and_positions_count() -> None:
     assert not torch.equal(model(tokens_BT, one)[0, 0], model(tokens_BT.flip(1), one)[0, 1])
 
 
-def test_the_states_are_those_of_the_layers() -> None:
+def test_states_are_the_outputs_of_the_embedding_and_each_layer() -> None:
     torch.manual_seed(1)
     model = randomise(small()).eval()
     inputs = torch.tensor([[3, 4, 5]]), torch.tensor([[0, 0, 1]])
@@ -131,7 +131,7 @@ def test_the_states_are_those_of_the_layers() -> None:
     assert_same(states[0], torch.nn.functional.layer_norm(embedded, (8,), model.norm.weight, model.norm.bias, 1e-12))
 
 
-def test_fresh_weights_are_small_and_biases_nothing() -> None:
+def test_initial_weights_are_small_and_biases_are_zero() -> None:
     torch.manual_seed(1)
     model = small(width=64, ff_width=256, vocab_size=500)
     for name, parameter in model.named_parameters():
@@ -143,7 +143,7 @@ def test_fresh_weights_are_small_and_biases_nothing() -> None:
             assert bool((parameter == 0).all()), name
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_invalid_configs_and_long_texts_raise_an_error() -> None:
     with pytest.raises(ConfigError, match="width = 9: not divisible by heads = 2"):
         small(width=9)
     with pytest.raises(ConfigError, match="vocab_size = 0: must be at least 1"):

@@ -39,7 +39,7 @@ def test_presets_have_the_sizes_of_the_published_models(preset, parameters) -> N
 
 
 @given(sizes, st.integers(2, CONTEXT), seeds, st.data())
-def test_nobody_sees_the_future(batch, length, seed, data) -> None:
+def test_future_tokens_do_not_change_past_logits(batch, length, seed, data) -> None:
     torch.manual_seed(seed)
     model, tokens_BT = make(), draw_tokens(batch, length)
     known = data.draw(st.integers(1, length - 1))
@@ -48,7 +48,7 @@ def test_nobody_sees_the_future(batch, length, seed, data) -> None:
     assert_same(model(tokens_BT[:, :known]), model(tokens_BT)[:, :known])
 
 
-def test_everybody_sees_the_past_and_where_it_stood() -> None:
+def test_each_token_depends_on_past_tokens_and_their_positions() -> None:
     model = make()
     tokens_BT = torch.tensor([[3, 4, 5, 6]])
     before = model.hidden(tokens_BT)
@@ -60,7 +60,7 @@ def test_everybody_sees_the_past_and_where_it_stood() -> None:
 
 
 @given(sizes, st.integers(1, CONTEXT), seeds, st.data())
-def test_any_beginning_and_then_token_by_token_is_the_same_as_at_once(batch, length, seed, data) -> None:
+def test_incremental_decoding_after_any_prefix_gives_the_same_logits(batch, length, seed, data) -> None:
     torch.manual_seed(seed)
     model, tokens_BT = make(), draw_tokens(batch, length)
     begun = data.draw(st.integers(0, length))
@@ -73,7 +73,7 @@ def test_any_beginning_and_then_token_by_token_is_the_same_as_at_once(batch, len
             assert state.length == t + 1
 
 
-def test_the_cache_may_be_followed_by_gradients() -> None:
+def test_gradients_flow_through_the_cache() -> None:
     model, tokens_BT = make(), draw_tokens(2, 4)
     logits, _ = model.step(tokens_BT[:, 3], model.start(tokens_BT[:, :3]))
     logits.pow(2).sum().backward()
@@ -84,7 +84,7 @@ def test_the_cache_may_be_followed_by_gradients() -> None:
 
 
 @given(sizes, st.integers(1, CONTEXT), seeds)
-def test_neighbours_change_nothing(batch, length, seed) -> None:
+def test_logits_do_not_depend_on_the_batch(batch, length, seed) -> None:
     torch.manual_seed(seed)
     model, tokens_BT = make(), draw_tokens(batch, length)
     with torch.no_grad():
@@ -97,7 +97,7 @@ def test_neighbours_change_nothing(batch, length, seed) -> None:
 
 
 @given(sizes, st.integers(0, 3), seeds, st.data())
-def test_the_state_follows_its_texts(batch, begun, seed, data) -> None:
+def test_the_decoding_state_can_be_reordered(batch, begun, seed, data) -> None:
     torch.manual_seed(seed)
     model, tokens_BT = make(), draw_tokens(batch, begun)
     index_B = torch.tensor(data.draw(st.lists(st.integers(0, batch - 1), min_size=1, max_size=4)))
@@ -109,7 +109,7 @@ def test_the_state_follows_its_texts(batch, begun, seed, data) -> None:
     assert_same(moved, expected)
 
 
-def test_one_state_can_go_on_twice_by_reorder() -> None:
+def test_a_reordered_decoding_state_is_an_independent_copy() -> None:
     model, tokens_BT = make(), draw_tokens(2, 2)
     with torch.no_grad():
         _, state = model.step(torch.tensor([1, 2]), model.start(tokens_BT))
@@ -121,7 +121,7 @@ def test_one_state_can_go_on_twice_by_reorder() -> None:
             assert_same(logits, model(torch.cat((tokens_BT, end), dim=1))[:, -1])
 
 
-def test_a_text_of_nothing_can_be_started_and_moved() -> None:
+def test_decoding_can_start_from_empty_texts() -> None:
     model = make()
     state = model.start(torch.empty(2, 0, dtype=torch.long))
     assert state.length == 0
@@ -129,7 +129,7 @@ def test_a_text_of_nothing_can_be_started_and_moved() -> None:
     assert_same(logits, model(torch.tensor([[3], [4], [3]]))[:, 0])
 
 
-def test_a_text_longer_than_the_context_is_a_clear_error_at_once_and_token_by_token() -> None:
+def test_texts_longer_than_the_context_raise_an_error() -> None:
     model, error = make(), f"{CONTEXT + 1} tokens exceed the context of {CONTEXT}"
     assert model.limit == CONTEXT
     for read in (model, model.hidden, model.start):
@@ -142,7 +142,7 @@ def test_a_text_longer_than_the_context_is_a_clear_error_at_once_and_token_by_to
             model.step(torch.tensor([1, 2]), state)
 
 
-def test_fresh_weights_are_small_and_those_that_are_added_up_smaller() -> None:
+def test_initial_weights_have_the_standard_deviations_of_gpt_2() -> None:
     model = fresh(width=64, ff_width=256, vocab_size=500, context=200, layers=8)
     for name, parameter in model.named_parameters():
         if name.endswith("norm.weight"):
@@ -155,7 +155,7 @@ def test_fresh_weights_are_small_and_those_that_are_added_up_smaller() -> None:
             assert parameter.std().item() == pytest.approx(std, rel=0.06), name
 
 
-def test_a_fresh_model_finds_all_tokens_about_equally_likely() -> None:
+def test_the_initial_loss_is_that_of_a_uniform_distribution() -> None:
     with torch.no_grad():
         logits = fresh(width=64, heads=4, ff_width=256, vocab_size=500).eval()(torch.randint(500, (8, CONTEXT)))
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.randint(500, (8 * CONTEXT,)))
@@ -167,11 +167,11 @@ def test_every_parameter_gets_a_gradient() -> None:
     model(draw_tokens(3, CONTEXT)).pow(2).sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        # a bias of keys shifts all scores of a query alike, which softmax does not see
+        # a key bias shifts all scores of a query equally, which does not change the softmax
         assert (parameter.grad != 0).any() or name.endswith("key.bias"), name
 
 
-def test_captured_rows_sum_to_one_and_see_no_future() -> None:
+def test_captured_attention_rows_sum_to_one_and_are_causal() -> None:
     model, tokens_BT = make(), draw_tokens(2, 5)
     with torch.no_grad(), capture(model) as at_once:
         model(tokens_BT)
@@ -188,7 +188,7 @@ def test_captured_rows_sum_to_one_and_see_no_future() -> None:
         assert_same(in_steps[path], weights_BHTS)
 
 
-def test_the_output_layer_is_the_embedding_and_answers_for_any_layer() -> None:
+def test_the_output_layer_is_tied_to_the_embedding() -> None:
     model, tokens_BT = make(), draw_tokens(2, 4)
     weight, bias = model.output_parameters()
     assert weight is model.tokens.weight
@@ -201,9 +201,9 @@ def test_the_output_layer_is_the_embedding_and_answers_for_any_layer() -> None:
     assert_same(model.answer(outputs[0]), whole)
 
 
-def test_the_config_reaches_every_part() -> None:
+def test_every_module_uses_the_config() -> None:
     model = fresh(dropout=0.25, norm_eps=0.5)
-    # one for the embeddings, two a layer
+    # one for the embeddings, two per layer
     assert [m.rate for m in model.modules() if isinstance(m, Dropout)] == [0.25] * (1 + 2 * 2)
     assert {m.eps for m in model.modules() if hasattr(m, "eps")} == {0.5}
     one, other = make(), make(activation="relu")
@@ -212,14 +212,14 @@ def test_the_config_reaches_every_part() -> None:
     assert not torch.equal(one(tokens_BT), other(tokens_BT))
 
 
-def test_it_is_what_decoding_and_looking_ask_for() -> None:
+def test_the_model_has_the_protocols_of_decoding_and_explanation() -> None:
     model = make()
     for protocol in (Autoregressive, Observable, Answering):
         assert isinstance(model, protocol)
     assert isinstance(model.start(draw_tokens(1, 2)), DecodingState)
 
 
-def test_what_cannot_be_is_named() -> None:
+def test_invalid_configs_and_tokens_raise_an_error() -> None:
     with pytest.raises(ConfigError, match="width = 9: not divisible by heads = 2"):
         fresh(width=9)
     with pytest.raises(ValueError, match="token ids from 3 to 11 are outside the vocabulary of 11"):

@@ -37,9 +37,7 @@ def mask(lengths: list[int], length: int) -> Tensor:
 @KINDS
 @settings(max_examples=12)
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=4), more=st.integers(0, 3), seed=seeds)
-def test_padding_neighbours_and_the_order_of_a_batch_change_nothing(
-    cell, bidirectional, layers, lengths, more, seed
-) -> None:
+def test_logits_do_not_depend_on_padding_and_the_batch(cell, bidirectional, layers, lengths, more, seed) -> None:
     torch.manual_seed(seed)
     model = make(cell=cell, bidirectional=bidirectional, layers=layers)
     features, order = random_features(lengths), torch.randperm(len(lengths))
@@ -52,7 +50,7 @@ def test_padding_neighbours_and_the_order_of_a_batch_change_nothing(
 
 
 @KINDS
-def test_only_one_direction_is_blind_to_the_future(cell, bidirectional, layers) -> None:
+def test_only_a_bidirectional_encoder_sees_future_words(cell, bidirectional, layers) -> None:
     model, features = make(cell=cell, bidirectional=bidirectional, layers=layers), random_features([6, 6])
     changed = features.clone()
     changed[:, 4] = changed[:, 4] % 3 + 1
@@ -61,7 +59,7 @@ def test_only_one_direction_is_blind_to_the_future(cell, bidirectional, layers) 
     assert not torch.isclose(before[:, 4:], after[:, 4:]).all(-1).any()
 
 
-def test_a_tanh_tagger_is_the_equations_of_the_lecture() -> None:
+def test_a_tanh_tagger_equals_the_equations_of_the_lecture() -> None:
     model, features = make(cell="rnn", bidirectional=False), random_features([5])
     weights = model.encoder.kernel.state_dict()
     u, v, b = weights["weight_ih_l0"], weights["weight_hh_l0"], weights["bias_ih_l0"] + weights["bias_hh_l0"]
@@ -73,7 +71,7 @@ def test_a_tanh_tagger_is_the_equations_of_the_lecture() -> None:
 
 
 @KINDS
-def test_the_encoder_is_the_one_asked_for(cell, bidirectional, layers) -> None:
+def test_the_encoder_has_the_configured_cell_layers_and_dropout(cell, bidirectional, layers) -> None:
     kernel = make(cell=cell, bidirectional=bidirectional, layers=layers, dropout=0.25).encoder.kernel
     assert isinstance(kernel, KERNELS[cell])
     assert (kernel.num_layers, kernel.bidirectional) == (layers, bidirectional)
@@ -81,10 +79,10 @@ def test_the_encoder_is_the_one_asked_for(cell, bidirectional, layers) -> None:
 
 
 def accuracy_after_training(model: RnnTagger, words: Tensor, tags: Tensor) -> float:
-    """Trains on all but the last hundred sentences; gives the share of words of these that are tagged right."""
+    """Trains on all but the last hundred sentences; returns the accuracy on the words of these."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     model.train()
-    for step in range(50):  # twice as many as are needed
+    for step in range(50):  # twice as many as necessary
         rows = torch.arange(32 * step, 32 * (step + 1)) % (len(words) - 100)
         loss = F.cross_entropy(model(words[rows, :, None]).flatten(0, 1), tags[rows].flatten())
         optimizer.zero_grad()
@@ -95,7 +93,7 @@ def accuracy_after_training(model: RnnTagger, words: Tensor, tags: Tensor) -> fl
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-def test_it_learns_what_needs_the_neighbours_of_a_word(cell) -> None:
+def test_tags_that_depend_on_neighbouring_words_are_learned(cell) -> None:
     words = torch.randint(2, 8, (1000, 9))
     is_odd = F.pad(words % 2, (1, 1))
     left, right = is_odd[:, :-2], is_odd[:, 2:]
@@ -109,11 +107,11 @@ def test_it_learns_what_needs_the_neighbours_of_a_word(cell) -> None:
 
     assert accuracy_after_training(model(bidirectional=False), words, left) == 1
     assert accuracy_after_training(model(bidirectional=True), words, left + 2 * right) == 1
-    # the last word has none on its right, and of all others one can only guess
+    # the last word has no right neighbour; for all others the model can only guess
     assert accuracy_after_training(model(bidirectional=False), words, right) < 0.7
 
 
-def test_words_are_hidden_at_the_rate_asked_for_and_only_in_training() -> None:
+def test_word_dropout_has_the_configured_rate_only_in_training() -> None:
     model, seen = make(word_dropout=0.25, dropout=0.0).train(), []
     model.embeddings[0].register_forward_hook(lambda _module, args, _output: seen.append(args[0]))
     model.embeddings[1].register_forward_hook(lambda _module, args, _output: seen.append(args[0]))
@@ -128,7 +126,7 @@ def test_words_are_hidden_at_the_rate_asked_for_and_only_in_training() -> None:
     assert torch.equal(seen[2], features[:, :, 0])
 
 
-def test_dropout_is_only_in_training_and_every_parameter_gets_a_gradient() -> None:
+def test_dropout_applies_only_in_training_and_every_parameter_gets_a_gradient() -> None:
     model, features = make(word_dropout=0.0, dropout=0.5), random_features([6, 4])
     assert torch.equal(model(features), model(features))
     model.train()
@@ -140,7 +138,7 @@ def test_dropout_is_only_in_training_and_every_parameter_gets_a_gradient() -> No
         assert (parameter.grad != 0).any(), name
 
 
-def test_one_can_look_into_it_and_a_sentence_may_be_of_any_length() -> None:
+def test_the_tagger_is_observable_and_has_no_maximum_length() -> None:
     model = make()
     assert isinstance(model, Observable)
     assert [part.path for part in parts(model)] == [*(f"embeddings.{i}" for i in range(3)), "encoder", "output"]
@@ -148,7 +146,7 @@ def test_one_can_look_into_it_and_a_sentence_may_be_of_any_length() -> None:
     assert model(random_features([2000])).shape == (1, 2000, 4)
 
 
-def test_a_config_is_read_back() -> None:
+def test_a_config_is_parsed() -> None:
     config = RnnTaggerConfig(sizes=SIZES, labels=LABELS, cell="gru")
     data = {"sizes": [11, 7, 4], "labels": list(LABELS), "cell": "gru"}
     assert parse(RnnTaggerConfig, data) == config
@@ -164,13 +162,13 @@ def test_a_config_is_read_back() -> None:
         ({"width": 7}, "width = 7: a bidirectional encoder uses half of it per direction"),
     ],
 )
-def test_impossible_configs_are_named(change, message) -> None:
+def test_invalid_configs_raise_an_error(change, message) -> None:
     with pytest.raises(ConfigError, match=message):
         RnnTaggerConfig(**{"sizes": SIZES, "labels": LABELS, **change})
     assert RnnTaggerConfig(sizes=SIZES, labels=LABELS, width=7, bidirectional=False).width == 7
 
 
-def test_wrong_input_is_named() -> None:
+def test_invalid_input_raises_an_error() -> None:
     with pytest.raises(ValueError, match=r"features should have shape \(batch, length, 3\), got \(2, 5, 2\)"):
         make()(random_features([5, 3])[:, :, :2])
     with pytest.raises(ValueError, match="sentence 1 of the batch is empty"):

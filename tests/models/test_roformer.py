@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import assert_same, lively, padded, randomise, seeds
+from helpers import assert_same, padded, random_model, randomise, seeds
 from regard.blocks.capture import capture, intervene
 from regard.config import ConfigError
 from regard.models.bert import BertConfig
@@ -40,7 +40,7 @@ def zeros(tokens_BT: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("preset", RoFormerConfig.presets)
-def test_presets_are_those_of_bert_without_its_table_of_positions(preset) -> None:
+def test_presets_equal_those_of_bert_without_position_embeddings(preset) -> None:
     about = {"vocab_size": 30522, "head": {"kind": "none"}}
     with torch.device("meta"):
         models = RoFormerConfig.preset(preset, **about).build(), BertConfig.preset(preset, **about, context=512).build()
@@ -50,7 +50,7 @@ def test_presets_are_those_of_bert_without_its_table_of_positions(preset) -> Non
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_heads_say_what_they_are_for(name) -> None:
+def test_each_head_has_its_output_shape_task_and_labels(name) -> None:
     head, shape = HEADS[name]
     model, tokens_BT = small(head), torch.randint(1, 11, (3, 5))
     assert model(tokens_BT, zeros(tokens_BT)).shape == (3, *shape)
@@ -60,7 +60,7 @@ def test_heads_say_what_they_are_for(name) -> None:
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), seeds)
-def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
+def test_logits_do_not_depend_on_padding_and_the_batch(lengths, seed) -> None:
     torch.manual_seed(seed)
     model = randomise(small()).eval()
     tokens_BT, is_padding_BT = padded(lengths)
@@ -72,9 +72,9 @@ def test_padding_and_neighbours_change_nothing(lengths, seed) -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 40), seeds)
-def test_only_distances_count_so_that_a_text_may_begin_anywhere(length, shift, seed) -> None:
+def test_logits_depend_on_relative_positions_only(length, shift, seed) -> None:
     torch.manual_seed(seed)
-    model = lively(small())
+    model = random_model(small())
     tokens_BT = torch.randint(11, (2, length))
     later_BT = torch.cat((torch.randint(11, (2, shift)), tokens_BT), dim=1)
     is_before_BT = (torch.arange(shift + length) < shift).expand_as(later_BT)
@@ -82,15 +82,15 @@ def test_only_distances_count_so_that_a_text_may_begin_anywhere(length, shift, s
         expected = model(tokens_BT, zeros(tokens_BT))
     with capture(model) as later_maps:
         found = model(later_BT, zeros(later_BT), is_before_BT)
-    # the angles differ by 40 turns at most, which costs no more than two digits of float64
+    # the angles differ by at most 40 radians, which costs at most two digits of float64
     assert_same(found[:, shift:], expected, 1e-10)
     for path, weights_BHTS in maps.items():
         assert_same(later_maps[path][:, :, shift:, shift:], weights_BHTS, 1e-10)
 
 
-def test_scores_are_those_of_complex_numbers_turned_by_the_distance() -> None:
+def test_attention_scores_equal_complex_rotation_by_the_distance() -> None:
     torch.manual_seed(1)
-    model = lively(small(layers=1, width=12, heads=2))
+    model = random_model(small(layers=1, width=12, heads=2))
     tokens_BT = torch.randint(11, (1, 7))
     x_BTD = model.states(tokens_BT, zeros(tokens_BT))[0]
     attention = model.layers[0].attention
@@ -106,9 +106,9 @@ def test_scores_are_those_of_complex_numbers_turned_by_the_distance() -> None:
     assert_same(maps["layers.0.attention"], (scores / 6**0.5).softmax(-1))
 
 
-def test_order_counts() -> None:
+def test_logits_depend_on_the_order_of_tokens() -> None:
     torch.manual_seed(1)
-    model = lively(small())
+    model = random_model(small())
     tokens_BT = torch.tensor([[3, 4, 5]])
     ahead, back = model(tokens_BT, zeros(tokens_BT)), model(tokens_BT.flip(1), zeros(tokens_BT)).flip(1)
     assert not torch.allclose(ahead, back)
@@ -117,21 +117,21 @@ def test_order_counts() -> None:
     assert_same(ahead, back)
 
 
-def test_segments_count() -> None:
+def test_logits_depend_on_segments() -> None:
     torch.manual_seed(1)
-    model, tokens_BT = lively(small()), torch.tensor([[3, 4]])
+    model, tokens_BT = random_model(small()), torch.tensor([[3, 4]])
     assert not torch.equal(model(tokens_BT, zeros(tokens_BT)), model(tokens_BT, torch.tensor([[0, 1]])))
 
 
 def test_texts_may_have_any_length() -> None:
     torch.manual_seed(1)
-    model = lively(small())
+    model = random_model(small())
     assert model.limit is None
     tokens_BT = torch.randint(11, (1, 1700))
     assert bool(model(tokens_BT, zeros(tokens_BT)).isfinite().all())
 
 
-def test_the_states_are_those_of_the_layers() -> None:
+def test_states_are_the_outputs_of_the_embedding_and_each_layer() -> None:
     torch.manual_seed(1)
     model = randomise(small()).eval()
     inputs = torch.tensor([[3, 4, 5]]), torch.tensor([[0, 0, 1]])
@@ -142,7 +142,7 @@ def test_the_states_are_those_of_the_layers() -> None:
     assert_same(states[0], torch.nn.functional.layer_norm(embedded, (8,), model.norm.weight, model.norm.bias, 1e-12))
 
 
-def test_fresh_weights_are_small_and_biases_nothing() -> None:
+def test_initial_weights_are_small_and_biases_are_zero() -> None:
     torch.manual_seed(1)
     model = small(width=64, ff_width=256, vocab_size=500)
     for name, parameter in model.named_parameters():
@@ -155,6 +155,6 @@ def test_fresh_weights_are_small_and_biases_nothing() -> None:
 
 
 @pytest.mark.parametrize("width", [9, 10])
-def test_heads_that_cannot_turn_pairs_are_named(width) -> None:
-    with pytest.raises(ConfigError, match=f"width = {width}: not divisible by 2 × heads = 4; each head turns pairs"):
+def test_an_odd_head_width_raises_an_error(width) -> None:
+    with pytest.raises(ConfigError, match=f"width = {width}: not divisible by 2 × heads = 4; each head rotates pairs"):
         small(width=width)

@@ -1,4 +1,4 @@
-"""What holds for every model that translates."""
+"""Properties of every sequence-to-sequence model."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def make(name: str) -> Any:
 
 
 @MODELS
-def test_token_by_token_is_the_same_as_teacher_forcing_and_follows_reorder(name) -> None:
+def test_incremental_decoding_with_reorder_equals_teacher_forcing(name) -> None:
     model, index = make(name), torch.tensor([2, 0, 0])
     (source, is_padding), target = padded(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 6))
     with torch.no_grad():
@@ -50,7 +50,7 @@ def test_token_by_token_is_the_same_as_teacher_forcing_and_follows_reorder(name)
 
 
 @MODELS
-def test_padding_and_neighbours_change_nothing(name) -> None:
+def test_logits_do_not_depend_on_padding_and_the_batch(name) -> None:
     model = make(name)
     (source, is_padding), target = padded(LENGTHS, vocab_size=9), torch.randint(1, 11, (3, 4))
     together = model(source, target, is_padding)
@@ -59,7 +59,7 @@ def test_padding_and_neighbours_change_nothing(name) -> None:
 
 
 @MODELS
-def test_a_mask_that_hides_nothing_is_no_mask(name) -> None:
+def test_a_mask_without_padding_equals_no_mask(name) -> None:
     model = make(name)
     (source, is_padding), target = padded([5, 5], vocab_size=9), torch.randint(1, 11, (2, 4))
     with torch.no_grad():
@@ -69,13 +69,13 @@ def test_a_mask_that_hides_nothing_is_no_mask(name) -> None:
 
 
 @MODELS
-def test_future_tokens_change_no_past_logits(name) -> None:
+def test_future_tokens_do_not_change_past_logits(name) -> None:
     model, (source, is_padding), target = make(name), padded([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
     assert_same(model(source, target[:, :4], is_padding), model(source, target, is_padding)[:, :4])
 
 
 @MODELS
-def test_the_source_matters_and_every_parameter_gets_a_gradient(name) -> None:
+def test_logits_depend_on_the_source_and_every_parameter_gets_a_gradient(name) -> None:
     model, (source, is_padding) = make(name).train(), padded([5, 4], vocab_size=9)
     target = torch.randint(1, 11, (2, 6))
     model(source, target, is_padding).pow(2).sum().backward()
@@ -89,7 +89,7 @@ def test_the_source_matters_and_every_parameter_gets_a_gradient(name) -> None:
 
 
 @MODELS
-def test_logits_are_the_output_layer_of_hidden(name) -> None:
+def test_logits_are_the_output_layer_applied_to_hidden_states(name) -> None:
     model, source, target = make(name), padded_tokens([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
     assert_same(model(source, target), model.hidden(source, target) @ model.output_parameters()[0].T)
     assert isinstance(model, Autoregressive)
@@ -97,7 +97,7 @@ def test_logits_are_the_output_layer_of_hidden(name) -> None:
 
 
 @MODELS
-def test_attention_can_be_looked_at(name) -> None:
+def test_attention_weights_can_be_captured(name) -> None:
     model, (source, is_padding), target = make(name), padded([5, 4], vocab_size=9), torch.randint(1, 11, (2, 6))
     paths = list(attention_cores(model))
     if name == "rnn none":
@@ -111,7 +111,7 @@ def test_attention_can_be_looked_at(name) -> None:
         assert (maps[path][1, :, :, 4] == 0).all()
 
 
-def test_impossible_combinations_are_named() -> None:
+def test_invalid_combinations_raise_an_error() -> None:
     with pytest.raises(ConfigError, match="width = 7: a bidirectional encoder uses half of it per direction"):
         RnnSeq2SeqConfig(vocab_size=11, width=7)
     with pytest.raises(ConfigError, match="kernel = 4: has no centre; choose an odd size"):

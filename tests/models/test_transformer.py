@@ -33,7 +33,7 @@ def variants(function: Any) -> Any:
 
 
 @variants
-def test_token_by_token_is_the_same_as_teacher_forcing(changes) -> None:
+def test_incremental_decoding_equals_teacher_forcing(changes) -> None:
     model = make(**changes)
     (source, is_padding), target = padded([5, 2, 3], vocab_size=9), torch.randint(1, 11, (3, 6))
     with torch.no_grad():
@@ -44,14 +44,14 @@ def test_token_by_token_is_the_same_as_teacher_forcing(changes) -> None:
 
 
 @variants
-def test_future_tokens_change_no_past_logits(changes) -> None:
+def test_future_tokens_do_not_change_past_logits(changes) -> None:
     model = make(**changes)
     (source, is_padding), target = padded([5, 2], vocab_size=9), torch.randint(1, 11, (2, 6))
     assert_same(model(source, target[:, :4], is_padding), model(source, target, is_padding)[:, :4])
 
 
 @variants
-def test_padding_and_neighbours_change_nothing(changes) -> None:
+def test_logits_do_not_depend_on_padding_and_the_batch(changes) -> None:
     model = make(**changes)
     lengths = [5, 2, 3]
     (source, is_padding), target = padded(lengths, vocab_size=9), torch.randint(1, 11, (3, 4))
@@ -61,7 +61,7 @@ def test_padding_and_neighbours_change_nothing(changes) -> None:
 
 
 @variants
-def test_a_mask_that_hides_nothing_is_no_mask(changes) -> None:
+def test_a_mask_without_padding_equals_no_mask(changes) -> None:
     model = make(**changes)
     (source, is_padding), target = padded([5, 5], vocab_size=9), torch.randint(1, 11, (2, 4))
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_without_padding_the_attention_kernel_gets_no_mask() -> None:
 
 
 @given(st.lists(sizes, min_size=1, max_size=4), st.data())
-def test_the_state_follows_its_sentences(lengths, data) -> None:
+def test_the_decoding_state_can_be_reordered(lengths, data) -> None:
     torch.manual_seed(data.draw(seeds))
     model, (source, is_padding) = make(), padded(lengths)
     index = torch.tensor(data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=4)))
@@ -95,7 +95,7 @@ def test_the_state_follows_its_sentences(lengths, data) -> None:
     assert_same(moved, expected)
 
 
-def test_one_state_can_go_on_twice_by_reorder() -> None:
+def test_a_reordered_decoding_state_can_be_continued_separately() -> None:
     model, (source, is_padding) = make(), padded([4, 2])
     everybody = torch.arange(2)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def test_one_state_can_go_on_twice_by_reorder() -> None:
             assert_same(logits, model(source, given, is_padding)[:, -1])
 
 
-def test_a_copy_is_not_written_over() -> None:
+def test_a_copied_decoding_state_is_not_overwritten() -> None:
     model, (source, is_padding) = make(), padded([4, 2])
     with torch.no_grad():
         _, state = model.step(torch.tensor([1, 2]), model.start(source, is_padding))
@@ -128,11 +128,11 @@ def test_every_parameter_gets_a_gradient(changes) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        # a bias of keys shifts all scores of a query alike, which softmax does not see
+        # a key bias shifts all scores of a query equally, which does not change the softmax
         assert (parameter.grad != 0).any() or name.endswith("key.bias"), name
 
 
-def test_a_source_of_nothing_but_padding_gives_no_nan() -> None:
+def test_a_fully_padded_source_gives_no_nan() -> None:
     for changes in VARIANTS:
         logits = make(**changes)(torch.zeros(2, 3, dtype=torch.long), torch.randint(1, 11, (2, 4)))
         assert logits.isfinite().all()
@@ -157,20 +157,20 @@ def closed_form(vocabulary: int, width: int, ff_width: int, layers: int, last_no
     ("name", "width", "ff_width", "count", "published"),
     [("base", 512, 2048, 63_082_496, 65e6), ("big", 1024, 4096, 214_245_376, 213e6)],
 )
-def test_parameters_beside_the_paper_s_table_3(name, width, ff_width, count, published) -> None:
-    # With its shared vocabulary of "about 37000" tokens, the paper's own equations give 63.1 M where Table 3 says 65 M,
-    # and 214.2 M where it says 213 M. No vocabulary gives both: 65 M needs 40,745 tokens, 213 M needs 35,784.
+def test_parameter_counts_match_table_3_of_the_paper(name, width, ff_width, count, published) -> None:
+    # With the shared vocabulary of "about 37000" tokens, the equations of the paper give 63.1 M, but Table 3 has 65 M;
+    # and 214.2 M, but Table 3 has 213 M. No vocabulary gives both: 65 M needs 40,745 tokens, 213 M needs 35,784.
     assert parameters(name=name, vocab_size=37_000) == closed_form(37_000, width, ff_width, layers=6) == count
     assert count == pytest.approx(published, rel=0.03)
 
 
-def test_parameters_of_the_small_presets() -> None:
-    # pre-norm, so that encoder and decoder end in a norm each
+def test_parameter_counts_of_the_small_presets() -> None:
+    # with pre-norm, encoder and decoder each end with a norm
     assert parameters(name="tiny", vocab_size=37_000) == closed_form(37_000, 128, 256, 4, last_norms=2) == 6_061_568
     assert parameters(name="small", vocab_size=37_000) == closed_form(37_000, 256, 1024, 3, last_norms=2) == 15_002_624
 
 
-def test_defaults_and_presets() -> None:
+def test_defaults_and_presets_have_the_documented_values() -> None:
     default = TransformerConfig(vocab_size=9)
     shape = (default.width, default.heads, default.ff_width, default.encoder_layers, default.decoder_layers)
     assert shape == (256, 4, 1024, 3, 3)
@@ -180,9 +180,9 @@ def test_defaults_and_presets() -> None:
     assert TransformerConfig.preset("big", vocab_size=9).dropout == 0.3
 
 
-def test_the_config_reaches_every_part() -> None:
+def test_every_module_uses_the_config() -> None:
     model = TransformerConfig(**SHAPE, dropout=0.25, norm="batch", tied=False).build()
-    # two for the embeddings, two a layer of the encoder, three a layer of the decoder
+    # two for the embeddings, two per encoder layer, three per decoder layer
     assert [m.rate for m in model.modules() if isinstance(m, Dropout)] == [0.25] * (2 + 2 * 2 + 3)
     norms = [type(m).__name__ for m in model.modules() if isinstance(m, LayerNorm | BatchNorm)]
     assert norms == ["BatchNorm"] * (2 * 2 + 3 + 2)
@@ -190,7 +190,7 @@ def test_the_config_reaches_every_part() -> None:
     assert model.output.bias is None
 
 
-def test_fresh_weights() -> None:
+def test_initial_weights_have_the_expected_scale() -> None:
     model = TransformerConfig.preset("small", vocab_size=500, positions="learned").build()
     assert model.target_embedding.weight.std().item() == pytest.approx(256**-0.5, rel=0.02)
     assert model.encoder.positions.encoding.weight.std().item() == pytest.approx(0.02, rel=0.02)
@@ -199,7 +199,7 @@ def test_fresh_weights() -> None:
     assert (inner.bias == 0).all()
 
 
-def test_several_tokens_may_go_into_the_caches_at_once() -> None:
+def test_several_tokens_can_be_added_to_the_cache_at_once() -> None:
     model, (source, is_padding) = make(), padded([4, 2])
     target = torch.randint(1, 11, (2, 5))
     with torch.no_grad():
@@ -211,7 +211,7 @@ def test_several_tokens_may_go_into_the_caches_at_once() -> None:
             model.decoder(model.target_embedding(piece), state.memory.layers, state.memory.allowed, [None, None])
 
 
-def test_a_model_without_memory_runs_too() -> None:
+def test_the_model_runs_on_the_meta_device() -> None:
     with torch.device("meta"):
         model = TransformerConfig(**SHAPE, positions="learned").build()
         logits = model(torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, 4, dtype=torch.long))
@@ -219,7 +219,7 @@ def test_a_model_without_memory_runs_too() -> None:
     assert logits.device.type == "meta"
 
 
-def test_it_is_what_decoding_asks_for() -> None:
+def test_the_model_has_the_protocols_of_decoding() -> None:
     assert isinstance(make(), Autoregressive)
     assert isinstance(make().start(padded_tokens([2])), DecodingState)
 
@@ -229,7 +229,7 @@ def test_encoder_and_decoder_may_differ_in_depth() -> None:
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (4, 2)
 
 
-def test_tied_and_shared_tables_are_one_table() -> None:
+def test_tied_and_shared_embeddings_are_one_tensor() -> None:
     shared = make()
     assert shared.source_embedding is shared.target_embedding
     assert shared.output is None
@@ -239,7 +239,7 @@ def test_tied_and_shared_tables_are_one_table() -> None:
     assert separate.output.weight is not separate.target_embedding.weight
 
 
-def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
+def test_initial_logits_have_a_moderate_scale() -> None:
     for name in ("tiny", "small"):
         model = TransformerConfig.preset(name, vocab_size=1000).build().eval()
         with torch.no_grad():
@@ -281,25 +281,25 @@ def test_fresh_logits_are_neither_flat_nor_extreme() -> None:
         ({"source_vocab_size": 0}, "source_vocab_size = 0: must be at least 1"),
     ],
 )
-def test_impossible_combinations_are_named(changes, message) -> None:
+def test_invalid_combinations_raise_an_error(changes, message) -> None:
     with pytest.raises(ConfigError) as error:
         TransformerConfig(**{**SHAPE, **changes})
     assert message in str(error.value)
 
 
-def test_one_mistake_is_one_problem() -> None:
+def test_one_mistake_is_reported_once() -> None:
     with pytest.raises(ConfigError) as error:
         TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "positions": "rotary"})
     assert len(error.value.problems) == 1
 
 
-def test_several_impossible_combinations_are_named_together() -> None:
+def test_several_invalid_combinations_are_reported_together() -> None:
     with pytest.raises(ConfigError) as error:
         TransformerConfig(**{**SHAPE, "width": 10, "heads": 4, "position_merge": "concatenate", "tied": False})
     assert len(error.value.problems) == 2
 
 
-def test_too_long_a_sequence_is_a_clear_error_in_training_and_decoding() -> None:
+def test_sequences_longer_than_the_context_raise_an_error() -> None:
     model = make(positions="learned", context=4)
     with pytest.raises(ValueError, match="5 tokens exceed the context of 4"):
         model(padded_tokens([5]), padded_tokens([2]))

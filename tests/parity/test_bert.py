@@ -1,4 +1,4 @@
-"""Hugging Face's BERT and ours say the same."""
+"""Regard's BERT gives the same logits as Hugging Face's."""
 
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,14 @@ from regard.models.heads import ClassificationHead, NoHead, RegressionHead, Tagg
 
 
 def open_theirs(folder: Path, name: str, **options: Any) -> Any:
-    """The model, if Hugging Face finds all it needs and nothing else."""
+    """The model; fails if Hugging Face reports missing or unexpected tensors."""
     model, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True, **options)
     assert not any(info.values()), info
     return model.eval()
 
 
 @kinds
-def test_their_model_gives_the_same_logits_here(kind, tmp_path: Path) -> None:
+def test_an_imported_model_has_the_same_logits(kind, tmp_path: Path) -> None:
     head, name, about = HEADS[kind]
     theirs = make_theirs(name, **about)
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
@@ -39,7 +39,7 @@ def test_their_model_gives_the_same_logits_here(kind, tmp_path: Path) -> None:
 
 
 @kinds
-def test_our_model_gives_the_same_logits_there(kind, tmp_path: Path) -> None:
+def test_an_exported_model_has_the_same_logits(kind, tmp_path: Path) -> None:
     head, name, _ = HEADS[kind]
     ours = make_ours(head)
     theirs = open_theirs(write_ours(tmp_path / "hf", ours), name)
@@ -52,7 +52,7 @@ def test_our_model_gives_the_same_logits_there(kind, tmp_path: Path) -> None:
         assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
 
 
-def test_a_model_without_pooler_is_the_same_in_and_out(tmp_path: Path) -> None:
+def test_a_model_without_pooler_is_the_same_after_import_and_export(tmp_path: Path) -> None:
     config = make_theirs("BertModel").config
     theirs = randomise(transformers.BertModel(config, add_pooling_layer=False)).float().eval()
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
@@ -63,7 +63,7 @@ def test_a_model_without_pooler_is_the_same_in_and_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("activation", bert.ACTIVATIONS)
-def test_activations_are_the_same_in_and_out(activation, tmp_path: Path) -> None:
+def test_activations_are_the_same_after_import_and_export(activation, tmp_path: Path) -> None:
     theirs = make_theirs("BertForMaskedLM", hidden_act=activation)
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
     assert_same_logits(ours, theirs)
@@ -71,7 +71,7 @@ def test_activations_are_the_same_in_and_out(activation, tmp_path: Path) -> None
 
 
 @kinds
-def test_the_table_names_every_tensor_once(kind) -> None:
+def test_the_name_map_has_every_tensor_once(kind) -> None:
     ours = make_ours(HEADS[kind][0])
     table = bert.names(ours.config)
     assert sorted(table.values()) == sorted(ours.state_dict())

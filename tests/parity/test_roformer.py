@@ -1,4 +1,4 @@
-"""Hugging Face's RoFormer and ours say the same; folders of both, and what is refused."""
+"""Regard's RoFormer gives the same logits as Hugging Face's; import, export, and refused folders."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ from regard.models.roformer import RoFormerConfig
 
 TEXTS = ["The child eats bread.", "é 日日 Bread stones", "", "[MASK] eating  ab"]
 NAMES = tuple(LABELS.values())
-# our head, Hugging Face's class, and what its config says of the head
+# Regard's head, Hugging Face's class, and the keys of its config for the head
 HEADS: dict[str, tuple[AnyHead, str, dict[str, Any]]] = {
     "vectors": (NoHead(pooled=False), "RoFormerModel", {}),
     "words": (PretrainingHead(pooled=False), "RoFormerForMaskedLM", {}),
@@ -53,7 +53,7 @@ def make_theirs(name: str, **changes: Any) -> Any:
 
 
 def write_theirs(folder: Path, model: Any) -> Path:
-    """A folder such as Hugging Face writes, with a tokenizer of BERT's."""
+    """A folder as Hugging Face writes it, with a BERT tokenizer."""
     model.save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", "utf-8")
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
@@ -61,7 +61,7 @@ def write_theirs(folder: Path, model: Any) -> Path:
 
 
 def open_theirs(folder: Path, name: str) -> Any:
-    """The model, if Hugging Face finds all it needs and nothing else."""
+    """The model; fails if Hugging Face reports missing or unexpected tensors."""
     model, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
     return model.eval()
@@ -96,9 +96,9 @@ def assert_same_logits(ours: Any, theirs: Any, length: int = 9) -> None:
         assert_same(mine, answer(theirs.to(dtype), **inputs), tolerance)
 
     compare(torch.float32, 2e-5)
-    # their sines and cosines are rounded to float32, whatever the model's dtype, which leaves some seven digits
+    # Hugging Face's sines and cosines are rounded to float32 for any dtype, which leaves about seven digits
     compare(torch.float64, 1e-5)
-    # with exact ones in their place, only the order of additions is left
+    # with exact sines and cosines, only the order of additions differs
     table = next(module for name, module in theirs.named_modules() if name.endswith("embed_positions"))
     rows, width = table.weight.shape
     table.weight.copy_(Sinusoidal(width, split=True)(torch.zeros(1, rows, width, dtype=torch.float64)))
@@ -109,7 +109,7 @@ def assert_same_logits(ours: Any, theirs: Any, length: int = 9) -> None:
 
 
 @kinds
-def test_their_model_gives_the_same_logits_here(kind, tmp_path: Path) -> None:
+def test_an_imported_model_has_the_same_logits(kind, tmp_path: Path) -> None:
     head, name, about = HEADS[kind]
     theirs = make_theirs(name, **about)
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
@@ -118,7 +118,7 @@ def test_their_model_gives_the_same_logits_here(kind, tmp_path: Path) -> None:
 
 
 @kinds
-def test_our_model_gives_the_same_logits_there(kind, tmp_path: Path) -> None:
+def test_an_exported_model_has_the_same_logits(kind, tmp_path: Path) -> None:
     head, name, _ = HEADS[kind]
     ours = make_ours(head)
     theirs = open_theirs(write_ours(tmp_path / "hf", ours), name)
@@ -133,7 +133,7 @@ def test_our_model_gives_the_same_logits_there(kind, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["words", "classes"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations_are_the_same_in_and_out(activation, kind, tmp_path: Path) -> None:
+def test_activations_are_the_same_after_import_and_export(activation, kind, tmp_path: Path) -> None:
     _, name, about = HEADS[kind]
     theirs = make_theirs(name, hidden_act=activation, **about)
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
@@ -141,7 +141,7 @@ def test_activations_are_the_same_in_and_out(activation, kind, tmp_path: Path) -
     assert_same_logits(ours, open_theirs(write_ours(tmp_path / "back", ours.float()), name))
 
 
-def test_ours_reads_on_where_their_table_ends(tmp_path: Path) -> None:
+def test_texts_may_be_longer_than_the_position_table_of_hugging_face(tmp_path: Path) -> None:
     theirs = make_theirs("RoFormerForMaskedLM")
     ours = open_ours(write_theirs(tmp_path / "hf", theirs))
     tokens = torch.randint(24, (1, 13))
@@ -154,7 +154,7 @@ def test_ours_reads_on_where_their_table_ends(tmp_path: Path) -> None:
 
 
 @kinds
-def test_the_table_names_every_tensor_once(kind) -> None:
+def test_the_name_map_has_every_tensor_once(kind) -> None:
     ours = make_ours(HEADS[kind][0])
     assert sorted(roformer.names(ours.config).values()) == sorted(ours.state_dict())
 
@@ -163,7 +163,7 @@ def test_the_table_names_every_tensor_once(kind) -> None:
 
 
 @kinds
-def test_out_and_in_again_nothing_has_changed(kind, tmp_path: Path) -> None:
+def test_a_written_model_is_read_back_unchanged(kind, tmp_path: Path) -> None:
     ours = make_ours(HEADS[kind][0], dropout=0.2, segments=3, activation="swish")
     config, weights, codecs = roformer.read(write_ours(tmp_path / "hf", ours))
     assert config == ours.config
@@ -172,7 +172,7 @@ def test_out_and_in_again_nothing_has_changed(kind, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_weights_in_16_bits_become_float32(dtype, tmp_path: Path) -> None:
+def test_16_bit_weights_are_converted_to_float32(dtype, tmp_path: Path) -> None:
     theirs = make_theirs("RoFormerForMaskedLM").to(dtype)
     folder = write_theirs(tmp_path / "hf", theirs)
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {dtype}
@@ -193,12 +193,12 @@ def test_a_model_is_converted_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_their_tokenizer_reads_like_ours(lowercase, tmp_path: Path) -> None:
+def test_the_hugging_face_tokenizer_encodes_the_same(lowercase, tmp_path: Path) -> None:
     ours = wordpiece(lowercase=lowercase, strip_accents=lowercase)
     folder = write_ours(tmp_path / "hf", make_ours(NoHead(pooled=False)), ours)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     for text in TEXTS:
-        assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode([text], orders=True)[0]
+        assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode([text], parse_specials=True)[0]
     one, two = ours.encode(["the child", "eats bread"])
     pair = theirs("the child", "eats bread")
     assert pair["input_ids"] == [ours.begin, *one, ours.end, *two, ours.end]
@@ -208,7 +208,7 @@ def test_their_tokenizer_reads_like_ours(lowercase, tmp_path: Path) -> None:
     assert roformer.read(folder)[2]["text"].encode(TEXTS) == ours.encode(TEXTS)
 
 
-# what is refused
+# refused folders
 
 
 def assert_refused(folder: Path, *messages: str) -> None:
@@ -224,7 +224,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tagger: Path, tmp_path: Path) -> Path:
-    """A folder to be damaged."""
+    """A copy of a folder, for a test to change."""
     return shutil.copytree(tagger, tmp_path / "damaged")
 
 
@@ -235,50 +235,57 @@ def folder(tagger: Path, tmp_path: Path) -> Path:
         ({"rotary_value": True}, "rotary_value = True; only False"),
         ({"is_decoder": True}, "is_decoder = True; only False"),
         ({"add_cross_attention": True}, "add_cross_attention = True; only False"),
-        ({"embedding_size": 8}, "embedding_size = 8, hidden_size = 16; only equal ones can be converted"),
-        ({"hidden_act": "quick_gelu"}, "hidden_act = 'quick_gelu' is not known; known are gelu, relu"),
-        ({"architectures": ["RoFormerForMultipleChoice"]}, "answers like RoFormerForMultipleChoice's; known are RoF"),
-        ({"architectures": ["RoFormerForCausalLM"]}, "answers like RoFormerForCausalLM's; known are RoFormerModel"),
-        ({"architectures": None}, "answers like None's; known are RoFormerModel"),
-        ({"architectures": ["RoFormerModel"]}, "missing nothing, not known classifier.bias, classifier.weight"),
+        ({"embedding_size": 8}, "embedding_size = 8 differs from hidden_size = 16; only equal ones can be converted"),
+        ({"hidden_act": "quick_gelu"}, "hidden_act = 'quick_gelu' is not supported; supported: gelu, relu"),
+        (
+            {"architectures": ["RoFormerForMultipleChoice"]},
+            "RoFormerForMultipleChoice is not supported; supported: RoF",
+        ),
+        ({"architectures": ["RoFormerForCausalLM"]}, "RoFormerForCausalLM is not supported; supported: RoF"),
+        ({"architectures": None}, "architecture None is not supported; supported: RoFormerModel"),
+        ({"architectures": ["RoFormerModel"]}, "missing none; unexpected classifier.bias, classifier.weight"),
         ({"num_hidden_layers": 3}, "missing encoder.layer.2.attention.output.LayerNorm.bias"),
-        ({"num_attention_heads": 4}, "encoder.embed_positions.weight has torch.float32 of shape (12, 8), config.json"),
+        ({"num_attention_heads": 4}, "encoder.embed_positions.weight is torch.float32 of shape (12, 8), but config"),
         ({"hidden_size": "wide", "embedding_size": None}, 'width = "wide": expected a whole number'),
-        ({"vocab_size": 20}, "embeddings.word_embeddings.weight has torch.float32 of shape (24, 16)"),
-        ({"pad_token_id": 3}, "padding is 0 to its tokenizer, to its model 3"),
+        ({"vocab_size": 20}, "embeddings.word_embeddings.weight is torch.float32 of shape (24, 16)"),
+        ({"pad_token_id": 3}, "the padding token is 0 in the tokenizer, but 3 in config.json"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_config_of_another_computation_is_refused(changes, message, folder: Path) -> None:
+def test_unsupported_configs_are_refused(changes, message, folder: Path) -> None:
     change_json(folder / "config.json", **changes)
     assert_refused(folder, str(folder), message)
 
 
-def test_other_angles_than_those_of_the_paper_are_refused(folder: Path) -> None:
+def test_rotary_angles_other_than_those_of_the_paper_are_refused(folder: Path) -> None:
     name = "roformer.encoder.embed_positions.weight"
     change_tensors(folder, lambda old: {key: x for key, x in old.items() if key != name})
     assert roformer.read(folder)[0].head == TaggingHead(labels=NAMES)
     change_tensors(folder, lambda old: {**old, name: torch.rand(12, 8)})
-    assert_refused(folder, "encoder.embed_positions.weight has other angles than the paper's")
+    assert_refused(folder, "encoder.embed_positions.weight differs from the paper's angles")
     change_tensors(folder, lambda old: {**old, name: torch.tensor(1.0)})
-    assert_refused(folder, "encoder.embed_positions.weight has torch.float32 of shape ()")
+    assert_refused(folder, "encoder.embed_positions.weight is torch.float32 of shape ()")
 
 
-def test_an_output_layer_that_is_not_tied_is_refused(tmp_path: Path) -> None:
+def test_an_untied_output_layer_is_refused(tmp_path: Path) -> None:
     folder = write_theirs(tmp_path / "hf", make_theirs("RoFormerForMaskedLM"))
     change_tensors(folder, lambda old: {**old, "cls.predictions.decoder.weight": torch.ones(24, 16)})
-    assert_refused(folder, "cls.predictions.decoder.weight is not embeddings.word_embeddings.weight")
+    assert_refused(folder, "cls.predictions.decoder.weight differs from embeddings.word_embeddings.weight")
 
 
 @pytest.mark.parametrize("about", [None, "{}", '{"tokenizer_class": "RoFormerTokenizer"}'])
 def test_a_tokenizer_that_splits_chinese_into_words_is_refused(about, folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     path.unlink() if about is None else path.write_text(about)
-    assert_refused(folder, "tokenizer_class = 'RoFormerTokenizer' splits Chinese into words", "write BertTokenizer")
+    assert_refused(
+        folder, "tokenizer_class = 'RoFormerTokenizer' splits Chinese into words", "change it to BertTokenizer"
+    )
 
 
 @pytest.mark.parametrize("head", [NoHead(), PretrainingHead()], ids=["vectors", "words"])
-def test_a_pooler_that_no_class_of_theirs_has_is_not_written(head, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no head for the next sentence; pre-train with data.next_sentence=false"):
+def test_a_model_with_a_pooler_is_not_exported(head, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="no next-sentence head; to convert a model, pre-train it with data.next_sentence=false"
+    ):
         write_ours(tmp_path / "hf", make_ours(head))
     assert not list((tmp_path / "hf").iterdir())

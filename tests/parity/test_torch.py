@@ -1,4 +1,4 @@
-"""Our blocks against torch's, with copied weights."""
+"""Regard's blocks, compared with torch's with copied weights."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def copy_layer(ours: EncoderLayer | DecoderLayer, theirs: nn.Module) -> None:
 
 
 def assert_agree(got: Tensor, expected: Tensor, inputs: tuple[Tensor, ...]) -> None:
-    """In values and in gradients."""
+    """Compares values and gradients."""
     assert_same(got, expected)
     direction = torch.randn_like(expected)
     for ours, theirs in zip(
@@ -51,7 +51,7 @@ def assert_agree(got: Tensor, expected: Tensor, inputs: tuple[Tensor, ...]) -> N
 
 
 @DTYPES
-def test_self_attention(dtype) -> None:
+def test_self_attention_equals_torch(dtype) -> None:
     theirs = randomise(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)).to(dtype)
     ours = MultiHeadAttention(WIDTH, HEADS).to(dtype)
     copy_attention(ours, theirs)
@@ -62,7 +62,7 @@ def test_self_attention(dtype) -> None:
 
 
 @DTYPES
-def test_attention_to_a_memory_of_another_width(dtype) -> None:
+def test_attention_to_a_memory_of_another_width_equals_torch(dtype) -> None:
     theirs = randomise(nn.MultiheadAttention(WIDTH, HEADS, kdim=6, vdim=6, batch_first=True)).to(dtype)
     ours = MultiHeadAttention(WIDTH, HEADS, memory_width=6).to(dtype)
     copy_attention(ours, theirs)
@@ -75,7 +75,7 @@ def test_attention_to_a_memory_of_another_width(dtype) -> None:
 @DTYPES
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_encoder_layer(dtype, placement, activation) -> None:
+def test_an_encoder_layer_equals_torch(dtype, placement, activation) -> None:
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, FF_WIDTH, dropout=0.0, activation=activation, batch_first=True, norm_first=placement == "pre"
     )
@@ -90,7 +90,7 @@ def test_encoder_layer(dtype, placement, activation) -> None:
 
 @DTYPES
 @pytest.mark.parametrize("placement", ["pre", "post"])
-def test_decoder_layer(dtype, placement) -> None:
+def test_a_decoder_layer_equals_torch(dtype, placement) -> None:
     theirs = nn.TransformerDecoderLayer(
         WIDTH, HEADS, FF_WIDTH, dropout=0.0, batch_first=True, norm_first=placement == "pre"
     )

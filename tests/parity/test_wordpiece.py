@@ -1,4 +1,4 @@
-"""WordPiece against the pure Python one of Hugging Face."""
+"""WordPiece, compared with the pure Python tokenizer of Hugging Face."""
 
 import unicodedata
 from pathlib import Path
@@ -14,20 +14,20 @@ from regard.codecs.wordpiece import BEGIN, END, MASK, PAD_TOKEN, UNKNOWN, WordPi
 pytest.importorskip("transformers")
 from transformers.models.bert import tokenization_bert_legacy as legacy
 
-# `tokenizers` has the categories of Unicode 8, Python those of 14 or later: a mark, a punctuation or an invisible
-# character that is younger than 8 is a letter to the one and not to the other, one that is yet to come is deleted by
-# Python alone, and a few have changed their category. So: the characters of Unicode 3.2, which Python has as
-# well, that are today what they were then, and emoji, which are neither marks nor punctuation. Ideographs from U+2B820
-# to U+2B91F (of Unicode 8), which `tokenizers` forgets to part from each other, are out by the same rule.
+# `tokenizers` has the categories of Unicode 8, Python those of 14 or later. They differ for marks, punctuation and
+# invisible characters that are newer than Unicode 8, for unassigned characters, which only Python deletes, and for a
+# few characters whose category has changed. The test uses the characters of Unicode 3.2 whose category has not changed,
+# and emoji, which are neither marks nor punctuation. This also excludes the ideographs from U+2B820 to U+2B91F (of
+# Unicode 8), which `tokenizers` does not separate from each other.
 SAME: dict[str, list[str]] = {"emoji": [chr(number) for number in range(0x1F300, 0x1F650)]}
 for letter in map(chr, (*range(0xD800), *range(0xE000, 0x110000))):
     category = unicodedata.category(letter)
-    # Python alone looks where in a word a big sigma is: at the end it becomes ς, not σ
+    # only Python lowercases a capital sigma at the end of a word to ς instead of σ
     if category != "Cn" and category == unicodedata.ucd_3_2_0.category(letter) and letter != "Σ":
         SAME.setdefault(category, []).append(letter)
 TEXT = st.text(st.one_of(st.sampled_from("aA bB .é["), *map(st.sampled_from, SAME.values())), max_size=30)
 
-# every visible character but ideographs (too many) is known, so that no difference hides behind [UNK]
+# every visible character except ideographs (too many) is in the vocabulary, so that [UNK] hides no difference
 KNOWN = {*range(0x3400), *range(0xF900, 0x20000)}
 SEEN = [letter for kind, letters in SAME.items() if kind[0] not in "CZ" for letter in letters if ord(letter) in KNOWN]
 PIECES = ["play", "##ing", "##able", "un", "##aff", "The", "the", "Café", "cafe", "σς", "99"]
@@ -53,30 +53,32 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path.write_text("".join(f"{token}\n" for token in VOCABULARY), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         if not lowercase:
-            # Hugging Face's brings text into the composed form, which neither BERT's own nor `tokenizers` does;
-            # where accents are removed, it makes no difference.
-            patch.setattr(legacy, "unicodedata", SimpleNamespace(category=unicodedata.category, normalize=no_composing))
+            # Hugging Face composes the text (NFC), which the original BERT and `tokenizers` do not;
+            # if accents are removed, this makes no difference
+            patch.setattr(
+                legacy, "unicodedata", SimpleNamespace(category=unicodedata.category, normalize=keep_decomposed)
+            )
         theirs = legacy.BertTokenizerLegacy(str(path), do_lower_case=lowercase)
         yield WordPiece.from_vocabulary(VOCABULARY, lowercase=lowercase), theirs
 
 
-def no_composing(form: str, text: str) -> str:
+def keep_decomposed(form: str, text: str) -> str:
     return text if form == "NFC" else unicodedata.normalize(form, text)
 
 
-def assert_same_tokens(both: tuple[WordPiece, Any], text: str, *, orders: bool = False) -> None:
+def assert_same_tokens(both: tuple[WordPiece, Any], text: str, *, parse_specials: bool = False) -> None:
     ours, theirs = both
-    (tokens,) = ours.encode([text], orders=orders)
-    # `tokenize` does not hand on that special tokens are text
-    pieces = theirs.tokenize(text) if orders else theirs._tokenize(text, split_special_tokens=True)
+    (tokens,) = ours.encode([text], parse_specials=parse_specials)
+    # `tokenize` does not pass on `split_special_tokens`
+    pieces = theirs.tokenize(text) if parse_specials else theirs._tokenize(text, split_special_tokens=True)
     assert ours.pieces(tokens) == pieces
     assert tokens == theirs.convert_tokens_to_ids(pieces)
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_tokens_are_the_same_for_texts_of_many_kinds(both, text) -> None:
+def test_tokens_are_the_same_for_many_scripts_and_symbols(both, text) -> None:
     assert_same_tokens(both, text)
-    assert_same_tokens(both, text, orders=True)
+    assert_same_tokens(both, text, parse_specials=True)
 
 
 @settings(max_examples=150)
@@ -85,7 +87,7 @@ def test_tokens_are_the_same_for_any_text(both, text) -> None:
     assert_same_tokens(both, text)
 
 
-def test_special_tokens_have_the_numbers_of_the_vocabulary(both) -> None:
+def test_special_tokens_have_the_ids_of_the_vocabulary(both) -> None:
     ours, theirs = both
     assert [ours.pad, ours.unknown, ours.begin, ours.end, ours.mask] == theirs.convert_tokens_to_ids(
         [PAD_TOKEN, UNKNOWN, BEGIN, END, MASK]

@@ -29,17 +29,17 @@ def assert_agree(inputs) -> None:
 
 
 @given(attention_inputs(torch.float64))
-def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float64(inputs) -> None:
+def test_fused_and_explicit_attention_agree_in_outputs_and_gradients_in_float64(inputs) -> None:
     assert_agree(inputs)
 
 
 @given(attention_inputs(torch.float32))
-def test_fused_and_explicit_agree_in_outputs_and_gradients_in_float32(inputs) -> None:
+def test_fused_and_explicit_attention_agree_in_outputs_and_gradients_in_float32(inputs) -> None:
     assert_agree(inputs)
 
 
 @given(attention_inputs(torch.float64), st.booleans())
-def test_torch_s_kernel_which_serves_many_keys_agrees_too(inputs, is_causal) -> None:
+def test_the_torch_kernel_for_many_keys_agrees_with_explicit_attention(inputs, is_causal) -> None:
     query, key, value, allowed, scale = inputs
     if is_causal and query.size(2) <= key.size(2):
         allowed = masks.causal(query.size(2), key.size(2))
@@ -49,11 +49,11 @@ def test_torch_s_kernel_which_serves_many_keys_agrees_too(inputs, is_causal) -> 
 
 
 @given(attention_inputs(torch.float64))
-def test_a_search_finds_the_same(inputs) -> None:
+def test_attention_during_search_equals_attention_in_training(inputs) -> None:
     query, key, value, allowed, _ = inputs
     hidden = None
     if allowed is not None:
-        allowed = allowed | ~allowed.any(-1, keepdim=True)  # each query of a search sees a key
+        allowed = allowed | ~allowed.any(-1, keepdim=True)  # in a search, no query is fully masked
         hidden = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
     before = None if hidden is None else hidden.clone()
     with torch.no_grad():
@@ -71,14 +71,14 @@ def test_attention_in_mixed_precision_has_a_gradient() -> None:
 
 
 @given(attention_inputs(torch.float64))
-def test_weigh_of_scaled_dot_products_is_attend(inputs) -> None:
+def test_weigh_of_dot_products_equals_attend(inputs) -> None:
     query, key, value, allowed, _ = inputs
     assert_same(weigh(query @ key.mT, value, allowed)[0], attend(query, key, value, allowed, scale=1.0))
 
 
 @given(attention_inputs(torch.float32), st.sampled_from([1e-30, 1e4, 1e15]))
-def test_nan_never_comes_out_of_finite_input(inputs, size) -> None:
-    # up to the point where the dot products themselves leave float32: 1e15² × 25 is far below 3e38
+def test_finite_input_never_gives_nan(inputs, size) -> None:
+    # the dot products must not overflow float32: 1e15² × 25 is far below 3e38
     query, key, value, allowed, scale = inputs
     for found in (
         attend(query * size, key * size, value * size, allowed, scale),
@@ -87,7 +87,7 @@ def test_nan_never_comes_out_of_finite_input(inputs, size) -> None:
         assert found.isfinite().all()
 
 
-def permuted_agrees(layer, width: int, length: int, seed: int, positions=None) -> bool:
+def is_permutation_equivariant(layer, width: int, length: int, seed: int, positions=None) -> bool:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(2, length, width, generator=generator, dtype=torch.float64)
     order = torch.roll(torch.arange(length), 1)
@@ -97,23 +97,23 @@ def permuted_agrees(layer, width: int, length: int, seed: int, positions=None) -
 
 
 @given(st.integers(2, 6), seeds)
-def test_self_attention_is_permutation_equivariant_without_positions_and_not_with_them(length, seed) -> None:
+def test_self_attention_is_permutation_equivariant_only_without_positions(length, seed) -> None:
     torch.manual_seed(seed)
     layer = EncoderLayer(8, 2, 16, lambda: LayerNorm(8)).double()
-    assert permuted_agrees(layer, 8, length, seed)
+    assert is_permutation_equivariant(layer, 8, length, seed)
     for kind in ("sinusoidal", "sinusoidal_split", "fourier", "learned"):
         positions = make_positions(kind, 8, context=16)
         assert positions is not None
         torch.nn.init.normal_(positions.encoding.weight) if kind == "learned" else None
-        assert not permuted_agrees(layer, 8, length, seed, positions.double()), kind
-    # two words are always one apart, so rotary needs a third to notice
-    assert length == 2 or not permuted_agrees(
+        assert not is_permutation_equivariant(layer, 8, length, seed, positions.double()), kind
+    # two tokens are always at distance one, so rotary positions need a third to make a difference
+    assert length == 2 or not is_permutation_equivariant(
         EncoderLayer(8, 2, 16, lambda: LayerNorm(8), rotary=True).double(), 8, length, seed
     )
 
 
 @given(sizes, sizes, seeds, st.booleans())
-def test_future_tokens_change_no_past_output(past, future, seed, rotary) -> None:
+def test_future_tokens_do_not_change_past_outputs(past, future, seed, rotary) -> None:
     torch.manual_seed(seed)
     attention = MultiHeadAttention(8, 2, rotary=Rotary(4) if rotary else None).double()
     x = torch.randn(2, past + future, 8, dtype=torch.float64)
@@ -122,7 +122,7 @@ def test_future_tokens_change_no_past_output(past, future, seed, rotary) -> None
 
 
 @given(st.lists(sizes, min_size=1, max_size=4), sizes, seeds)
-def test_padding_changes_nothing(lengths, extra, seed) -> None:
+def test_padding_does_not_change_the_output(lengths, extra, seed) -> None:
     torch.manual_seed(seed)
     attention = MultiHeadAttention(8, 2).double()
     max_length = max(lengths) + extra
@@ -134,7 +134,7 @@ def test_padding_changes_nothing(lengths, extra, seed) -> None:
 
 
 @given(st.lists(sizes, min_size=1, max_size=5), seeds, st.booleans())
-def test_with_a_cache_is_the_same_as_without(pieces, seed, rotary) -> None:
+def test_attention_with_a_cache_equals_attention_without(pieces, seed, rotary) -> None:
     torch.manual_seed(seed)
     attention = MultiHeadAttention(8, 2, rotary=Rotary(4) if rotary else None).double()
     length = sum(pieces)

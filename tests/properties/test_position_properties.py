@@ -12,7 +12,7 @@ CONTEXT = 64
 
 
 def shift(frequencies: Tensor, distance: int, sine_first: bool) -> Tensor:
-    """R_d: for each pair of dimensions the matrix that turns it back by ω d."""
+    """R_d: for each pair of dimensions the matrix that rotates it back by ω d."""
     angles = frequencies * distance
     blocks = []
     for cos, sin in zip(angles.cos(), angles.sin(), strict=True):
@@ -33,19 +33,19 @@ def encodings(width: int) -> list[tuple[Tensor, Tensor, bool]]:
 
 
 @given(st.integers(0, 30), st.sampled_from([2, 8, 16]))
-def test_a_shift_is_a_matrix(distance, width) -> None:
+def test_shifting_a_position_is_a_linear_map(distance, width) -> None:
     for encoding, frequencies, sine_first in encodings(width):
         matrix = shift(frequencies, distance, sine_first)
         assert_same(encoding[distance:] @ matrix.mT, encoding[: CONTEXT - distance], tolerance=1e-12)
 
 
 @given(st.integers(0, 10))
-def test_a_query_matrix_set_to_the_shift_makes_a_head_look_exactly_that_far_back(distance) -> None:
+def test_a_head_with_a_shift_matrix_attends_to_the_token_at_that_distance(distance) -> None:
     width = 32
     for encoding, frequencies, sine_first in encodings(width):
         head = MultiHeadAttention(width, 1, bias=False).double()
         with torch.no_grad():
-            # the factor makes the softmax sharp
+            # the factor makes the softmax almost one-hot
             head.query.weight.copy_(2000 * shift(frequencies, distance, sine_first))
             head.key.weight.copy_(torch.eye(width))
         with capture(head) as maps:
@@ -56,7 +56,7 @@ def test_a_query_matrix_set_to_the_shift_makes_a_head_look_exactly_that_far_back
 
 
 @given(seeds, st.integers(0, 50), st.sampled_from([2, 8]))
-def test_rotary_scores_depend_on_the_distance_only(seed, start, width) -> None:
+def test_rotary_scores_depend_on_relative_positions_only(seed, start, width) -> None:
     generator = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(1, 1, 1, width, generator=generator, dtype=torch.float64) for _ in range(2))
     rotary, length = Rotary(width), 12
@@ -69,7 +69,7 @@ def test_rotary_scores_depend_on_the_distance_only(seed, start, width) -> None:
 
 
 @given(seeds)
-def test_rotary_keeps_lengths(seed) -> None:
+def test_rotary_positions_preserve_norms(seed) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(2, 2, 9, 8, generator=generator, dtype=torch.float64)
     assert_same(Rotary(8)(x).norm(dim=-1), x.norm(dim=-1))

@@ -3,7 +3,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def browser():
-    from browser import CHROMIUM, sync_api  # here, because other tests do without
+    from browser import CHROMIUM, sync_api  # imported here, because other tests do not need it
 
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

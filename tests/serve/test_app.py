@@ -15,12 +15,12 @@ from helpers import randomise  # noqa: E402
 from regard.codecs.subword import SubwordTokenizer  # noqa: E402
 from regard.models.transformer import TransformerConfig  # noqa: E402
 from regard.serve import page  # noqa: E402
-from regard.serve.app import BODY, _listening, make_app, serve  # noqa: E402
+from regard.serve.app import MAX_BODY, _listening, make_app, serve  # noqa: E402
 from regard.serve.explorer import Explorer  # noqa: E402
 from regard.tasks.translation import Translator  # noqa: E402
 
 TOKENIZER = SubwordTokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
-ASKED = {"inputs": {"source": "the child"}, "target": "el niño"}
+REQUEST = {"inputs": {"source": "the child"}, "target": "el niño"}
 
 
 def make() -> Explorer:
@@ -39,7 +39,7 @@ def client(explorer):
         yield client
 
 
-def test_the_page_comes_with_nothing_from_elsewhere(client) -> None:
+def test_the_page_loads_nothing_from_other_sites(client) -> None:
     response = client.get("/")
     assert response.status_code == 200
     assert "default-src 'self'" in response.headers["content-security-policy"]
@@ -49,8 +49,8 @@ def test_the_page_comes_with_nothing_from_elsewhere(client) -> None:
     assert client.get("/health").json() == {"status": "ok", "model": "mine"}
 
 
-def test_weights_come_as_half_precision_numbers(client, explorer) -> None:
-    question = {**ASKED, "path": "decoder.layers.0.cross"}
+def test_attention_weights_are_sent_as_float16(client, explorer) -> None:
+    question = {**REQUEST, "path": "decoder.layers.0.cross"}
     response = client.post("/api/attention", json=question)
     shape = tuple(map(int, response.headers["x-shape"].split(",")))
     weights = numpy.frombuffer(response.content, "<f2").reshape(shape)
@@ -58,13 +58,13 @@ def test_weights_come_as_half_precision_numbers(client, explorer) -> None:
     numpy.testing.assert_allclose(weights, expected, atol=2**-11)  # half precision has eleven bits
 
 
-def test_answers_are_those_of_the_explorer(client, explorer) -> None:
+def test_responses_equal_the_answers_of_the_explorer(client, explorer) -> None:
     for verb in ("read", "heads", "what-if"):
-        answer = client.post(f"/api/{verb}", json=ASKED).json()
-        assert answer == json.loads(json.dumps(explorer.answer(verb, ASKED)))
+        answer = client.post(f"/api/{verb}", json=REQUEST).json()
+        assert answer == json.loads(json.dumps(explorer.answer(verb, REQUEST)))
 
 
-def test_a_translation_grows_line_by_line(client, explorer) -> None:
+def test_generation_is_streamed_line_by_line(client, explorer) -> None:
     response = client.post("/api/generate", json={"inputs": {"source": "the child"}})
     lines = [json.loads(line) for line in response.text.splitlines()]
     assert lines == json.loads(json.dumps(list(explorer.generate("the child"))))
@@ -83,33 +83,33 @@ def test_a_translation_grows_line_by_line(client, explorer) -> None:
         ("/api/page", b"{}", 400, "address: Field required; asked: Field required"),
         ("/api/nothing", b"{}", 400, "unknown verb 'nothing'; valid:"),
         ("/nowhere", b"{}", 404, "Not Found"),
-        ("/api/read", b" " * (BODY + 1), 413, "the request is too large; the limit is 1,048,576 bytes"),
+        ("/api/read", b" " * (MAX_BODY + 1), 413, "the request is too large; the limit is 1,048,576 bytes"),
     ],
 )
-def test_errors_are_json_with_a_message(client, path, body, status, message) -> None:
+def test_errors_are_returned_as_json_with_a_message(client, path, body, status, message) -> None:
     response = client.post(path, content=body)
     assert response.status_code == status
     assert response.json()["error"].startswith(message)
 
 
-def test_a_body_that_hides_its_size_is_counted(client) -> None:
+def test_the_size_limit_applies_to_requests_without_content_length(client) -> None:
     response = client.post("/api/read", content=(b" " * 100_000 for _ in range(20)))
     assert response.status_code == 413
 
 
-def test_a_failure_inside_tells_nothing_of_the_inside(client, explorer, monkeypatch, caplog) -> None:
+def test_internal_errors_reveal_no_details(client, explorer, monkeypatch, caplog) -> None:
     def fail(_question) -> None:
         raise RuntimeError("secret: /home/somebody/model")
 
     monkeypatch.setitem(explorer.verbs, "heads", (explorer.verbs["heads"][0], fail))
-    response = client.post("/api/heads", json=ASKED)
+    response = client.post("/api/heads", json=REQUEST)
     assert response.status_code == 500
     assert response.json() == {"error": "internal error; see the server's log"}
     assert "secret" in caplog.text
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://localhost:3000", "null"])
-def test_another_site_cannot_ask(client, origin) -> None:
+def test_requests_from_other_origins_are_refused(client, origin) -> None:
     response = client.post("/api/model", headers={"origin": origin}, json={})
     assert response.status_code == 400
     assert response.json() == {"error": "requests from other sites are not allowed"}
@@ -119,7 +119,7 @@ def test_another_site_cannot_ask(client, origin) -> None:
 
 @pytest.mark.parametrize("port", ["", ":7007"])
 @pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "127.0.0.1", "[::1]"])
-def test_names_of_this_machine_are_answered(client, name, port) -> None:
+def test_requests_with_local_host_names_are_accepted(client, name, port) -> None:
     headers = {"host": name + port, "origin": f"http://{name}{port}"}
     assert client.post("/api/model", headers=headers, json={}).status_code == 200
 
@@ -131,14 +131,14 @@ def test_names_of_this_machine_are_answered(client, name, port) -> None:
         *("", "[", "[::1", "[::1]evil.example", "::1", "[::2]:7007", "localhost:evil", "localhost:7007, evil.example"),
     ],
 )
-def test_other_names_are_refused_so_that_dns_rebinding_gets_nowhere(client, host) -> None:
+def test_other_host_names_are_refused_to_prevent_dns_rebinding(client, host) -> None:
     for headers in ({"host": host}, {"host": host, "origin": f"http://{host}"}):
         response = client.post("/api/model", headers=headers, json={})
         assert response.status_code == 400
         assert "default-src 'self'" in response.headers["content-security-policy"]
 
 
-def test_a_server_for_other_machines_answers_to_any_name(explorer) -> None:
+def test_a_public_server_accepts_any_host_name(explorer) -> None:
     with TestClient(make_app(explorer, hosts=()), "http://models.example:7007") as client:
         assert client.post("/api/model", json={}).status_code == 200
 
@@ -155,7 +155,7 @@ def waiting_app(seconds: float):
     return make_app(explorer, queue=1, seconds=seconds), gate, begun
 
 
-def test_what_is_too_much_is_turned_away_at_once() -> None:
+def test_requests_beyond_the_queue_are_rejected_at_once() -> None:
     app, gate, begun = waiting_app(20)
     with TestClient(app, "http://localhost") as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.post, "/api/model", json={})
@@ -165,10 +165,10 @@ def test_what_is_too_much_is_turned_away_at_once() -> None:
         assert response.status_code == 429
         assert response.json() == {"error": "too many requests; try again in a moment"}
         assert first.result().json() == {"status": "done"}
-        assert client.get("/health").status_code == 200  # which needs no turn
+        assert client.get("/health").status_code == 200  # /health does not wait in the queue
 
 
-def test_what_takes_too_long_is_told_so_and_others_get_their_turn() -> None:
+def test_a_slow_request_times_out_and_does_not_block_others() -> None:
     app, gate, _ = waiting_app(0.2)
     with TestClient(app, "http://localhost") as client:
         response = client.post("/api/model", json={})
@@ -180,26 +180,26 @@ def test_what_takes_too_long_is_told_so_and_others_get_their_turn() -> None:
             assert time.monotonic() < deadline
 
 
-def test_a_saved_page_needs_nothing_else(client) -> None:
+def test_a_saved_page_is_self_contained(client) -> None:
     text = "the </script><b>child"
     given = {"inputs": {"source": text}}
     asked = [["model", {}], ["read", given], ["attention", {**given, "path": "decoder.layers.0.cross"}]]
     html = client.post("/api/page", json={"address": "view=heads", "asked": asked}).text
     for outside in ("static/", "src=", '<link rel="stylesheet"', "</script><b>"):
         assert outside not in html
-    assert html.count("</script>") == 3  # where modules are, the answers, the start
+    assert html.count("</script>") == 3  # the import map, the answers, the start
     imports = json.loads(html.split('<script type="importmap">')[1].split("</script>")[0])["imports"]
     assert {"regard/app.js", "regard/media.js", "regard/media/text.js"} <= imports.keys()
 
 
-def test_a_port_that_is_taken_is_named(explorer) -> None:
+def test_a_port_in_use_is_reported(explorer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ValueError, match=rf"cannot listen on 127.0.0.1:{port} \(.*\); choose another port with"):
             serve(explorer, "127.0.0.1", port, lambda _: None)
 
 
-def test_small_answers_do_not_wait_for_a_full_packet() -> None:
-    # asyncio sets TCP_NODELAY on the connections of a listener whose protocol is named, and on no other
+def test_small_responses_are_sent_without_delay() -> None:
+    # asyncio sets TCP_NODELAY only on connections of a listener whose protocol is given
     with _listening("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -1,4 +1,4 @@
-"""BERT in the explorer, with each of its heads."""
+"""BERT in the explorer, with each head."""
 
 import json
 
@@ -8,7 +8,7 @@ import torch
 from helpers import assert_same
 from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.serve.explorer import Explorer, Numbers
-from texts import opened
+from texts import encoder
 
 HEADS = {
     "none": NoHead(),
@@ -18,44 +18,44 @@ HEADS = {
     "tagging": TaggingHead(labels=("N", "V", "X")),
 }
 TEXT = "the brown dog ran"
-ASKED = {"inputs": {"text": TEXT}}
+REQUEST = {"inputs": {"text": TEXT}}
 
 
 @pytest.fixture(scope="module", params=HEADS)
 def explorer(request) -> Explorer:
-    return Explorer(opened(HEADS[request.param]), request.param, TEXT)
+    return Explorer(encoder(HEADS[request.param]), request.param, TEXT)
 
 
-def test_every_question_has_an_answer(explorer: Explorer) -> None:
+def test_every_request_is_answered(explorer: Explorer) -> None:
     model = explorer.answer("model", {})
-    read = explorer.answer("read", ASKED)
+    read = explorer.answer("read", REQUEST)
     pieces = read["streams"]["text"]["pieces"]
     assert pieces[0] == "[CLS]"
     for look in model["looks"]:
-        answer = explorer.answer("attention", {**ASKED, "path": look["path"]})
+        answer = explorer.answer("attention", {**REQUEST, "path": look["path"]})
         assert isinstance(answer, Numbers)
         assert answer.values.shape == (2, len(pieces), len(pieces))
         assert_same(answer.values.sum(-1), torch.ones(2, len(pieces), dtype=torch.float64))
     for part in model["parts"]:
         for token in range(len(pieces)):
-            steps = explorer.answer("walk", {**ASKED, "path": part["path"], "token": token})["steps"]
+            steps = explorer.answer("walk", {**REQUEST, "path": part["path"], "token": token})["steps"]
             assert steps, part
     for verb in ("heads", "what-if"):
-        json.dumps(explorer.answer(verb, ASKED), allow_nan=False)
+        json.dumps(explorer.answer(verb, REQUEST), allow_nan=False)
     silenced = {"heads": {"layers.0.attention": [0, 1]}}
-    answer = explorer.answer("what-if", {**ASKED, "change": silenced})
+    answer = explorer.answer("what-if", {**REQUEST, "change": silenced})
     original, changed = answer["original"], answer["changed"]
-    if explorer.name == "none":  # it says nothing, whatever is changed
+    if explorer.name == "none":  # there is no prediction
         assert [*original["pieces"], *original["probabilities"]] == []
         assert [*changed["pieces"], *changed["probabilities"]] == []
-    elif explorer.name == "regression":  # it says one number, of which it is always sure
+    elif explorer.name == "regression":  # the prediction is one number, without a probability
         assert changed["pieces"] != original["pieces"]
     else:
         assert changed["probabilities"] != original["probabilities"]
 
 
-def test_guesses_behind_masks_are_shown() -> None:
-    explorer = Explorer(opened(PretrainingHead()), "words")
+def test_predictions_for_masks_are_shown() -> None:
+    explorer = Explorer(encoder(PretrainingHead()), "words")
     read = explorer.answer("read", {"inputs": {"text": "the [MASK] dog [SEP] good food"}})
     place = read["streams"]["text"]["pieces"].index("[MASK]")
     target = read["spoken"]

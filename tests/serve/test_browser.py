@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import regard
-from browser import BREAD, expect, needs_chromium, ready, see, serving
+from browser import BREAD, expect, needs_chromium, open_view, ready, serving
 from regard.serve import page as saved_page
 from regard.serve.explorer import Explorer
 
 pytestmark = needs_chromium
-ASKED = {"inputs": {"source": BREAD}}
+REQUEST = {"inputs": {"source": BREAD}}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def address(explorer) -> Iterator[str]:
     yield from serving(explorer)
 
 
-def test_type_a_sentence_and_see_what_each_word_attends_to(page, address) -> None:
+def test_the_attention_of_each_word_of_a_typed_sentence_is_shown(page, address) -> None:
     page.goto(address)
     ready(page, "translate")
     page.get_by_label("Text").fill("I see a red house.")
@@ -51,7 +51,7 @@ def test_an_old_url_without_roles_still_shows_its_text(page, address) -> None:
 
 
 def test_another_translation_can_be_chosen_or_given(page, address) -> None:
-    see(page, address, "translate")
+    open_view(page, address, "translate")
     page.get_by_role("button", name="Nosotros estamos comiendo pan.").click()
     expect(page.get_by_role("button", name="Nosotros", exact=True)).to_be_visible()
     page.get_by_label("Output").fill("Comemos pan.")
@@ -60,8 +60,8 @@ def test_another_translation_can_be_chosen_or_given(page, address) -> None:
     assert "target=Comemos+pan." in page.url
 
 
-def test_switch_layer_and_head(page, address) -> None:
-    see(page, address, "heads")
+def test_layer_and_head_can_be_switched(page, address) -> None:
+    open_view(page, address, "heads")
     page.locator("select[name=path]").select_option("encoder.layers.2.attention")
     expect(page.get_by_role("heading", name="encoder.layers.2.attention, head 0")).to_be_visible()
     page.get_by_role("button", name="decoder.layers.0.cross, head 2", exact=True).click()
@@ -69,8 +69,8 @@ def test_switch_layer_and_head(page, address) -> None:
     assert "path=decoder.layers.0.cross&head=2" in page.url
 
 
-def test_matrix_and_lines_show_the_model_s_weights(page, address, explorer) -> None:
-    see(page, address, "heads", path="decoder.layers.0.cross", head="3")
+def test_matrix_and_lines_show_the_attention_weights_of_the_model(page, address, explorer) -> None:
+    open_view(page, address, "heads", path="decoder.layers.0.cross", head="3")
     trace = explorer.subject.trace(BREAD, explorer.subject.translate([BREAD])[0][0].tokens)
     weights = trace.weights("decoder.layers.0.cross")["decoder.layers.0.cross"][3]
     box = page.locator(".matrix")
@@ -87,21 +87,21 @@ def test_matrix_and_lines_show_the_model_s_weights(page, address, explorer) -> N
     )
 
 
-def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, explorer) -> None:
-    see(page, address, "walk")
+def test_the_walk_leads_from_the_model_to_a_single_dot_product_and_back(page, address, explorer) -> None:
+    open_view(page, address, "walk")
     page.get_by_role("button", name="decoder.layers.0 DecoderLayer").click()
     page.locator("select[name=token]").select_option("3")
     page.locator("select[name=head]").select_option("1")
     ready(page, "walk")
     names = [text.split(". ", 1)[1] for text in page.locator(".steps h3").all_inner_texts()]
-    assert names[:4] == ["norm", "query", "query, turned", "keys, turned"]
+    assert names[:4] == ["norm", "query", "rotated query", "rotated keys"]
     assert names[-1] == "add"
-    expect(page.get_by_label("Where you are")).to_contain_text("“iendo → pan”")
+    expect(page.get_by_label("Breadcrumb")).to_contain_text("“iendo → pan”")
     page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com")).click()
     heading = page.get_by_role("heading", name="q · k for “com” =")
     expect(heading).to_be_visible()
     tokens = explorer.subject.translate([BREAD])[0][0].tokens
-    asked = {**ASKED, "path": "decoder.layers.0", "token": 3, "head": 1}
+    asked = {**REQUEST, "path": "decoder.layers.0", "token": 3, "head": 1}
     (dots, *_) = [step for step in explorer.answer("walk", asked)["steps"] if step["name"] == "dot products"]
     key = [*explorer.subject.trace(BREAD, tokens).streams["target"].pieces].index("com")
     assert float(heading.inner_text().rpartition(" ")[2]) == pytest.approx(dots["values"][key], abs=2e-3)
@@ -111,16 +111,16 @@ def test_walk_from_the_model_to_a_single_dot_product_and_back(page, address, exp
 
 
 def test_a_step_links_to_its_line_of_code(page, address) -> None:
-    see(page, address, "walk", part="encoder.layers.0")
+    open_view(page, address, "walk", part="encoder.layers.0")
     page.locator("button.code", has_text="blocks/attend.py").first.click()
     expect(page.locator("dialog .line.chosen")).to_contain_text("scores_BHTS = query_BHTK @ key_BHSK.mT * scale")
 
 
-def test_what_if_a_head_is_switched_off_or_a_word_is_changed(page, address, explorer) -> None:
-    see(page, address, "whatif")
+def test_what_if_shows_the_effect_of_a_dropped_head_or_a_changed_word(page, address, explorer) -> None:
+    open_view(page, address, "whatif")
     page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
     change = {"heads": {"decoder.layers.0.cross": [2]}}
-    answer = explorer.answer("what-if", {**ASKED, "change": change})
+    answer = explorer.answer("what-if", {**REQUEST, "change": change})
     after = answer["given"]["log_probability"]
     expect(page.get_by_text("log p of the original output")).to_contain_text(f"{after:.3f} after the change")
     page.get_by_label("Change the input").fill("We are eating apples.")
@@ -130,16 +130,16 @@ def test_what_if_a_head_is_switched_off_or_a_word_is_changed(page, address, expl
     expect(page.get_by_text("log p of the original output")).to_contain_text("(0.000)")
 
 
-def test_positions_of_another_kind_beside_the_model_s_own(page, address) -> None:
-    see(page, address, "positions")
+def test_positions_of_another_kind_are_shown_beside_those_of_the_model(page, address) -> None:
+    open_view(page, address, "positions")
     expect(page.get_by_role("heading", name="Positional encoding of this model: rotary")).to_be_visible()
     page.locator("select[name=kind]").select_option("fourier")
     expect(page.locator(".curve")).to_have_count(2)
 
 
 def test_important_heads_link_to_their_matrices(page, address, explorer) -> None:
-    see(page, address, "matter")
-    effects = explorer.answer("heads", ASKED)["effects"]
+    open_view(page, address, "matter")
+    effects = explorer.answer("heads", REQUEST)["effects"]
     path = "decoder.layers.1.cross"
     page.get_by_role("button", name=f"{path}, head 3: {effects[path][3]:.3f}").click()
     expect(page.get_by_role("heading", name=f"{path}, head 3")).to_be_visible()
@@ -149,7 +149,7 @@ def test_important_heads_link_to_their_matrices(page, address, explorer) -> None
 
 
 def test_a_view_is_restored_from_its_url(page, address) -> None:
-    see(page, address, "heads", path="encoder.layers.1.attention", head="2", words="1", row="1")
+    open_view(page, address, "heads", path="encoder.layers.1.attention", head="2", words="1", row="1")
     expect(page.get_by_role("heading", name="encoder.layers.1.attention, head 2")).to_be_visible()
     expect(page.locator("select[name=words]")).to_have_value("1")
     expect(page.locator(".lines .chosen")).to_have_text("are")
@@ -159,7 +159,7 @@ def test_a_view_is_restored_from_its_url(page, address) -> None:
 
 
 def test_a_saved_view_opens_without_the_server(page, address, browser, tmp_path: Path) -> None:
-    see(page, address, "heads", path="decoder.layers.1.cross", head="3")
+    open_view(page, address, "heads", path="decoder.layers.1.cross", head="3")
     page.locator("select[name=head]").select_option("1")
     ready(page, "heads")
     with page.expect_download() as download:
@@ -194,7 +194,7 @@ def test_a_page_made_by_the_command_shows_the_sentence(page, explorer, tmp_path:
 
 
 def test_arrow_keys_move_between_tabs(page, address) -> None:
-    see(page, address, "translate")
+    open_view(page, address, "translate")
     page.get_by_role("tab", name="Translate and align").focus()
     page.keyboard.press("ArrowRight")
     ready(page, "heads")
@@ -204,7 +204,7 @@ def test_arrow_keys_move_between_tabs(page, address) -> None:
 
 
 def test_a_new_sentence_gets_a_new_output(page, address) -> None:
-    see(page, address, "translate", target="Comemos pan.")
+    open_view(page, address, "translate", target="Comemos pan.")
     page.get_by_label("Text").fill("I see a red house.")
     page.get_by_role("button", name="Look", exact=True).click()
     expect(page.get_by_role("button", name="casa", exact=True)).to_be_visible()
@@ -212,18 +212,18 @@ def test_a_new_sentence_gets_a_new_output(page, address) -> None:
 
 
 def test_changes_in_quick_succession_are_all_applied(page, address) -> None:
-    see(page, address, "whatif")
+    open_view(page, address, "whatif")
     page.evaluate("document.querySelectorAll('.switches input').forEach((box, i) => i < 2 && box.click())")
     ready(page, "whatif")
     expect(page.locator(".switches input:not(:checked)")).to_have_count(2)
 
 
 def test_the_back_button_zooms_out(page, address) -> None:
-    see(page, address, "walk", part="decoder.layers.0", token="3")
+    open_view(page, address, "walk", part="decoder.layers.0", token="3")
     key = page.locator(".steps li", has_text="dot products").first.get_by_role("button", name=re.compile("^com"))
     key.click()
     expect(page.get_by_role("heading", name="q · k for")).to_be_visible()
-    key.click()  # the same place again is no new entry in the history
+    key.click()  # opening the same place again adds no entry to the history
     ready(page, "walk")
     page.go_back()
     expect(page.get_by_role("heading", name="q · k for")).to_have_count(0)
@@ -239,7 +239,7 @@ def test_a_view_with_an_error_can_be_reset(page, address) -> None:
 
 
 def test_typed_text_survives_another_change(page, address) -> None:
-    see(page, address, "whatif")
+    open_view(page, address, "whatif")
     page.get_by_label("Change the input").fill("We are eating apples.")
     page.get_by_label("decoder.layers.0.cross, head 2").uncheck()
     expect(page.get_by_text("log p of the original output")).not_to_contain_text("(0.000)")
@@ -247,12 +247,12 @@ def test_typed_text_survives_another_change(page, address) -> None:
 
 
 def test_keyboard_focus_is_kept(page, address) -> None:
-    see(page, address, "walk")
+    open_view(page, address, "walk")
     page.get_by_role("button", name="decoder.layers.0 DecoderLayer").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector(".steps")
     assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
-    see(page, address, "heads")
+    open_view(page, address, "heads")
     page.locator(".matrix").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter", "ArrowDown"):
         page.keyboard.press(key)
@@ -261,7 +261,7 @@ def test_keyboard_focus_is_kept(page, address) -> None:
 
 
 def test_an_error_is_visible(page, address) -> None:
-    see(page, address, "heads")
+    open_view(page, address, "heads")
     page.evaluate("scrollTo(0, 0)")
     page.get_by_label("Text").fill("")
     page.get_by_role("button", name="Look", exact=True).click()
@@ -270,7 +270,7 @@ def test_an_error_is_visible(page, address) -> None:
 
 
 def test_the_skip_link_leaves_the_view_as_it_is(page, address) -> None:
-    see(page, address, "heads", head="2")
+    open_view(page, address, "heads", head="2")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
@@ -285,12 +285,12 @@ def test_errors_are_shown_on_the_page(page, address) -> None:
 @pytest.mark.parametrize("view", ["translate", "heads", "walk", "whatif", "positions", "matter"])
 def test_views_fit_the_width_of_a_phone(page, address, view) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    see(page, address, view, part="decoder.layers.0")
+    open_view(page, address, view, part="decoder.layers.0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_of_five_hundred_tokens_only_the_visible_ones_are_drawn(page, address) -> None:
-    see(page, address, "heads", text="we are " * 240, target="pan y " * 100, path="encoder.layers.0.attention")
+def test_only_visible_tokens_of_a_long_text_are_drawn(page, address) -> None:
+    open_view(page, address, "heads", text="we are " * 240, target="pan y " * 100, path="encoder.layers.0.attention")
     box = page.locator(".matrix")
     size = box.evaluate("box => [box.scrollWidth, box.clientWidth, box.querySelector('canvas').clientWidth]")
     assert size[0] > 3000

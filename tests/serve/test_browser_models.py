@@ -5,25 +5,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from browser import expect, needs_chromium, ready, see, serving
+from browser import expect, needs_chromium, open_view, ready, serving
 from captions import PICTURE, Captioner
 from completers import completer
 from regard.explain.media import MEDIA
 from regard.models.heads import PretrainingHead
 from regard.serve.explorer import Explorer
 from repeating import LoopedSubject
-from texts import opened
+from texts import encoder
 
 pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
-def guesser() -> Iterator[str]:
-    yield from serving(Explorer(opened(PretrainingHead()), "words", "the [MASK] dog ran"))
+def mask_filler() -> Iterator[str]:
+    yield from serving(Explorer(encoder(PretrainingHead()), "words", "the [MASK] dog ran"))
 
 
-def test_masked_words_are_predicted_while_typing(page, guesser) -> None:
-    page.goto(guesser)
+def test_masked_words_are_predicted_while_typing(page, mask_filler) -> None:
+    page.goto(mask_filler)
     ready(page, "translate")
     expect(page.get_by_role("tab", name="Read and inspect")).to_be_visible()
     target = page.locator("section", has_text="Prediction").locator("p.words")
@@ -36,15 +36,15 @@ def test_masked_words_are_predicted_while_typing(page, guesser) -> None:
     expect(target).to_have_text(re.compile(r"^good (?!\[MASK\])\S+ food$"))
 
 
-def test_two_sentences_have_two_colours(page, guesser) -> None:
-    see(page, guesser, "translate", text="the brown dog [SEP] good food")
+def test_two_sentences_have_two_colours(page, mask_filler) -> None:
+    open_view(page, mask_filler, "translate", text="the brown dog [SEP] good food")
     second = page.locator("[lang=x-source] .word.second")
     expect(second).to_have_text(["good", "food"])
     first = page.locator("[lang=x-source] .word").first
     colours = [word.evaluate("word => getComputedStyle(word).color") for word in (first, second.first)]
     assert colours[0] != colours[1]
     for view in ("heads", "walk", "whatif", "positions", "matter"):
-        see(page, guesser, view, text="the brown dog [SEP] good food")
+        open_view(page, mask_filler, view, text="the brown dog [SEP] good food")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_a_text_continues_after_a_character_of_several_tokens(page, pairs) -> No
 
 
 def test_trailing_white_space_belongs_to_a_text_to_continue(page, bard) -> None:
-    see(page, bard, "translate", text="O")
+    open_view(page, bard, "translate", text="O")
     box = page.get_by_label("Text")
     box.fill("ROMEO:\nO ")
     box.press("Enter")
@@ -111,7 +111,7 @@ def test_trailing_white_space_belongs_to_a_text_to_continue(page, bard) -> None:
 
 @pytest.mark.parametrize("view", ["heads", "walk", "whatif", "positions", "matter"])
 def test_every_view_shows_a_language_model(page, bard, view) -> None:
-    see(page, bard, view, text="ROMEO:\nO ")
+    open_view(page, bard, view, text="ROMEO:\nO ")
     expect(page.locator("#status")).to_have_text("")
     expect(page.locator("main section").first).to_be_visible()
 
@@ -125,9 +125,9 @@ def looped() -> Iterator[str]:
 
 def test_a_layer_that_runs_several_times_is_shown_at_each_depth(page, looped) -> None:
     for view in ("translate", "heads", "whatif", "positions", "matter"):
-        see(page, looped, view)
+        open_view(page, looped, view)
         expect(page.locator("#status")).to_have_text("")
-    see(page, looped, "walk")
+    open_view(page, looped, "walk")
     parts = ("tokens", "layer@0", "layer@1", "layer@2", "norm")
     expect(page.locator("ol.stack button")).to_have_text([re.compile(f"^{part}") for part in parts])
     page.get_by_role("button", name="layer@1").click()
@@ -153,7 +153,7 @@ def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> N
     expect(page.locator("[lang=x-source] .word")).to_have_text(["row 0", "row 1", "row 2"])
     assert "image=445566" in page.url
     assert "text=78" in page.url
-    see(page, captions, "whatif", image="3456", text="78")
+    open_view(page, captions, "whatif", image="3456", text="78")
     page.get_by_label("Change the input (image)").fill("6543")
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_text("log p of the original output")).not_to_contain_text("(0.000)")
@@ -161,7 +161,7 @@ def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> N
     page.get_by_role("button", name="Reset").click()
     expect(page.get_by_text("log p of the original output")).to_contain_text("(0.000)")
     assert "other" not in page.url
-    see(page, captions, "whatif", image="3456", text="78", **{"other.image": "6543"})
+    open_view(page, captions, "whatif", image="3456", text="78", **{"other.image": "6543"})
     page.locator("#sentence").get_by_label("Image").fill("445566")
     page.get_by_role("button", name="Look", exact=True).click()
     ready(page, "whatif")
@@ -170,13 +170,13 @@ def test_each_input_has_a_field_and_its_role_in_the_address(page, captions) -> N
 
 
 def test_an_unknown_medium_is_shown_as_its_tokens(page, captions) -> None:
-    see(page, captions, "heads", image="3456", text="78", path="encoder.layers.0.attention", words="1")
+    open_view(page, captions, "heads", image="3456", text="78", path="encoder.layers.0.attention", words="1")
     rows = page.locator(".lines [data-row]").evaluate_all("rows => rows.map((row) => row.textContent)")
     assert rows == [" 3", " 4", " 5", " 6"]
     expect(page.locator("select[name=words]")).to_have_count(0)
-    see(page, captions, "heads", image="3456", text="78", path="decoder.layers.0.cross", words="1")
+    open_view(page, captions, "heads", image="3456", text="78", path="decoder.layers.0.cross", words="1")
     expect(page.locator("select[name=words]")).to_have_value("1")  # the caption has words
     expect(page.locator(".lines [data-row]")).to_have_text(["7", "8", "2"])
     for view in ("translate", "walk", "positions", "matter"):
-        see(page, captions, view, image="3456", text="78", part="decoder.layers.0")
+        open_view(page, captions, view, image="3456", text="78", part="decoder.layers.0")
         expect(page.locator("#status")).to_have_text("")

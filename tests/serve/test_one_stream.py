@@ -1,4 +1,4 @@
-"""Models with one stream, as BERT's and GPT-2's are, appear in the explorer without new code."""
+"""Models with one stream, such as BERT and GPT-2, work in the explorer without new code."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class Config:
 
 
 class OneStream(nn.Module):
-    """Reads letters, and says of each position which letter it is or which one comes next."""
+    """Predicts for each letter the letter itself or, if causal, the next one."""
 
     looks: ClassVar = {"layers.*.attention": ("text", "text")}
     parts: ClassVar = dict.fromkeys(("embedding", "positions", "layers.*"), "text")
@@ -85,7 +85,7 @@ def pieces(tokens: Sequence[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_every_question_has_an_answer(causal) -> None:
+def test_every_request_is_answered(causal) -> None:
     torch.manual_seed(1)
     explorer = Explorer(Reader(randomise(OneStream(causal))), "mine")
     model = explorer.answer("model", {})
@@ -110,7 +110,7 @@ def test_every_question_has_an_answer(causal) -> None:
     assert len(explorer.answer("positions", {"length": 9}).values) == 9
 
 
-def test_without_another_stream_a_view_is_the_mean_of_all() -> None:
+def test_the_view_of_one_stream_is_the_mean_over_all_layers_and_heads() -> None:
     trace = Reader(randomise(OneStream(True))).trace({"text": "abc"})
     view = AttentionView(trace)
     assert view.rows == view.columns == ("a", "b", "c")

@@ -23,19 +23,19 @@ def saved(folder: Path, **codecs) -> models.Saved:
     return found
 
 
-def test_a_model_needs_no_codec(tmp_path: Path) -> None:
+def test_a_model_can_be_saved_without_codecs(tmp_path: Path) -> None:
     assert saved(tmp_path / "m").codecs == {}
     assert {path.name for path in (tmp_path / "m").iterdir()} == {
         "config.json", "README.md", "model.safetensors", "hashes.json",
     }  # fmt: skip
 
 
-def test_roles_that_share_a_codec_share_its_file(tmp_path: Path) -> None:
+def test_roles_with_the_same_codec_share_one_file(tmp_path: Path) -> None:
     found = saved(tmp_path / "m", source=ONE, target=ONE).codecs
     assert found["source"] == found["target"] == ("subword", tmp_path / "m" / "tokenizer.json")
 
 
-def test_roles_with_codecs_of_one_slot_have_a_file_each(tmp_path: Path) -> None:
+def test_roles_with_different_codecs_have_separate_files(tmp_path: Path) -> None:
     found = saved(tmp_path / "m", source=ONE, target=OTHER).codecs
     assert [file.path.name for file in found.values()] == ["tokenizer.source.json", "tokenizer.target.json"]
     assert [SubwordTokenizer.load(file.path).vocab_size for file in found.values()] == [

@@ -41,7 +41,7 @@ def test_the_loss_is_summed_over_labelled_texts() -> None:
     assert (nothing.item(), metrics["accuracy"].item()) == (0, 0)
 
 
-def test_the_loss_of_numbers_is_the_squared_error() -> None:
+def test_the_regression_loss_is_the_squared_error() -> None:
     examples = [Example(text, None, str(i)) for i, text in enumerate(TEXTS)]
     batch = Labelled(TOKENIZER, examples, (), max_length=24).fetch(np.arange(5))
     summed, _ = loss(answers(RATER.model, batch), batch.label_B)

@@ -20,7 +20,7 @@ prompts = st.sampled_from(["", "ROMEO:", "O", "light"])
 
 @torch.no_grad()
 def greedy(of: Completer, prompt: str, tokens: int, context: int) -> list[int]:
-    """The most probable tokens, with the whole text read again for each."""
+    """The most probable tokens; the whole text is encoded again for each."""
     (read,) = of.tokenizer.encode([prompt])
     read = read or [of.tokenizer.begin]
     written: list[int] = []
@@ -157,7 +157,7 @@ def test_one_stop_string_needs_no_list() -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_an_empty_prompt_is_the_begin_token(name) -> None:
+def test_an_empty_prompt_is_encoded_as_the_begin_token(name) -> None:
     of = COMPLETERS[name]
     (found,) = of.complete("", tokens=8, temperature=0.0)
     begin = torch.tensor([[of.tokenizer.begin]])
@@ -204,11 +204,11 @@ def test_beam_search_returns_the_best_with_their_scores(name) -> None:
 def test_invalid_options_are_reported_before_anything_is_computed(options, message) -> None:
     of = completer("characters")
     of.model.start = None
-    asked = {"tokens": 20, "overflow": "error", **options}
+    request = {"tokens": 20, "overflow": "error", **options}
     with pytest.raises(ValueError, match=message):
-        of.complete("ROMEO:", **asked)
+        of.complete("ROMEO:", **request)
     with pytest.raises(ValueError, match=message):
-        next(of.stream("ROMEO:", **asked))
+        next(of.stream("ROMEO:", **request))
 
 
 def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
@@ -232,9 +232,9 @@ def test_the_last_token_need_not_fit_into_the_context() -> None:
 
 
 def test_a_tokenizer_of_another_model_is_an_error() -> None:
-    with pytest.raises(ValueError, match="a tokenizer of 280 tokens does not fit a model of"):
+    with pytest.raises(ValueError, match="the tokenizer has 280 tokens, but the model has"):
         Completer(gpt2(TOKENIZERS["characters"]), TOKENIZERS["pairs"])
-    with pytest.raises(ValueError, match="does not fit a model of 2,000; use the tokenizer"):
+    with pytest.raises(ValueError, match="the model has 2,000; use the tokenizer"):
         Completer(Parrot(2000, [0]), TOKENIZERS["characters"])
 
 
@@ -286,33 +286,33 @@ def test_generate_yields_a_growing_text(name) -> None:
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_explorer_answers_every_request(name) -> None:
     explorer = Explorer(COMPLETERS[name], name, "ROMEO:")
-    asked = {"inputs": {"text": "ROMEO:"}}
-    model, read = explorer.answer("model", {}), explorer.answer("read", asked)
+    request = {"inputs": {"text": "ROMEO:"}}
+    model, read = explorer.answer("model", {}), explorer.answer("read", request)
     assert model["writes"]
     pieces = read["streams"]["text"]["pieces"]
     best = COMPLETERS[name].alternatives("ROMEO:", 3)
     assert [found["text"] for found in read["alternatives"]] == [found.text for found in best]
     assert tuple(read["target"]["pieces"][-len(best[0].pieces) :]) == best[0].pieces
     for look in model["looks"]:
-        answer = explorer.answer("attention", {**asked, "path": look["path"]})
+        answer = explorer.answer("attention", {**request, "path": look["path"]})
         assert isinstance(answer, Numbers)
         assert answer.values.shape == (2, len(pieces), len(pieces))
         assert not answer.values.triu(1).any()
     for part in model["parts"]:
         for token in (0, len(pieces) - 1):
-            assert explorer.answer("walk", {**asked, "path": part["path"], "token": token})["steps"], part
+            assert explorer.answer("walk", {**request, "path": part["path"], "token": token})["steps"], part
     for verb in ("read", "heads", "what-if"):
-        json.dumps(explorer.answer(verb, asked), allow_nan=False)
-        json.dumps(explorer.answer(verb, {**asked, "target": " true"}), allow_nan=False)
-    same = explorer.answer("what-if", asked)
+        json.dumps(explorer.answer(verb, request), allow_nan=False)
+        json.dumps(explorer.answer(verb, {**request, "target": " true"}), allow_nan=False)
+    same = explorer.answer("what-if", request)
     assert same["own"]["pieces"] == same["changed"]["pieces"]
     changed = explorer.answer(
-        "what-if", {**asked, "other": {"text": "JULIET:"}, "change": {"heads": {"layers.0.attention": [0]}}}
+        "what-if", {**request, "other": {"text": "JULIET:"}, "change": {"heads": {"layers.0.attention": [0]}}}
     )
     assert changed["given"]["probabilities"] != changed["original"]["probabilities"]
-    assert explorer.answer("heads", asked)["rollouts"] == [("text", "text")]
-    assert len(explorer.answer("heads", asked)["early"]) == 2
-    rolled = explorer.answer("rollout", {**asked, "asks": "text", "answers": "text"}).values
+    assert explorer.answer("heads", request)["rollouts"] == [("text", "text")]
+    assert len(explorer.answer("heads", request)["early"]) == 2
+    rolled = explorer.answer("rollout", {**request, "asks": "text", "answers": "text"}).values
     assert_same(rolled.sum(1), torch.ones(len(pieces), dtype=torch.float64))
     assert len(explorer.answer("positions", {"length": 9}).values) == 9
     assert explorer.answer("likeness", {"length": 9})["similarity"]

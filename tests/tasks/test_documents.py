@@ -35,7 +35,7 @@ def test_sentences_without_a_space_between_them_share_a_word() -> None:
     assert found.pharaoh(0) == "0-0 0-0 1-1"
 
 
-def test_a_script_with_spaces_gets_one_where_the_other_has_none() -> None:
+def test_sentences_translated_from_chinese_are_separated_by_spaces() -> None:
     def translate(texts, _prefixes):
         words = {"你好。": "Hello there.", "世界。": "World."}
         return [

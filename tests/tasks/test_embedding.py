@@ -22,7 +22,7 @@ def test_vectors_do_not_depend_on_the_batch() -> None:
         assert_same(vector, states(text)[-1].mean(0))
 
 
-def test_pooling() -> None:
+def test_cls_and_max_pooling_and_normalisation() -> None:
     text = TEXTS[0]
     last = states(text)[-1]
     others = [text, TEXTS[1]]  # so that there is padding

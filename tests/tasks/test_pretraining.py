@@ -66,7 +66,7 @@ class Bag(nn.Module):
         return self.pooler(x_BTD)
 
 
-def test_any_encoder_with_such_a_head_can_be_pretrained() -> None:
+def test_any_encoder_with_a_pretraining_head_can_be_pretrained() -> None:
     torch.manual_seed(1)
     model, tokens_BT = Bag(), torch.randint(5, 50, (2, 6))
     words_BT = torch.full_like(tokens_BT, IGNORED)
@@ -88,9 +88,9 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
     for place, guesses in zip(places, (first, second), strict=True):
         assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
         assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
-    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text$"):
+    with pytest.raises(ValueError, match=r"the text contains no \[MASK\]; write"):
         GUESSER.fill("the dog")
-    with pytest.raises(ValueError, match=r"there is no \[MASK\] in the text, or none in its first 24 tokens"):
+    with pytest.raises(ValueError, match=r"the text contains no \[MASK\] within its first 24 tokens"):
         GUESSER.fill("the dog " * 30 + "[MASK]")
 
 

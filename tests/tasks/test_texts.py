@@ -38,7 +38,7 @@ def test_a_string_is_one_text_to_encoders() -> None:
     ("wrong", "message"),
     [([3], "should be strings; one of them is 3"), (None, "a string or a list"), (b"text", "a string or a list")],
 )
-def test_anything_else_is_a_clear_error(wrong, message) -> None:
+def test_other_types_of_input_raise_an_error(wrong, message) -> None:
     with pytest.raises(ValueError, match=message):
         regard.load("en-es").translate(wrong)
     with pytest.raises(ValueError, match=message):

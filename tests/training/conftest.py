@@ -6,8 +6,8 @@ from runs import finish
 
 
 @pytest.fixture(scope="session")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was never interrupted."""
-    run = tmp_path_factory.mktemp("runs") / "straight"
+    run = tmp_path_factory.mktemp("runs") / "uninterrupted"
     finish(run)
     return run

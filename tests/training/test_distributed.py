@@ -162,16 +162,16 @@ def test_a_batch_of_fewer_sentences_than_processes_is_distributed() -> None:
 def test_a_checkpoint_resumes_with_another_number_of_processes(tmp_path: Path, before, after) -> None:
     # a schedule that does not depend on the length of the run, so that the run can be split in two
     changes = ["train.schedule=constant", "train.cooldown=0.0"]
-    straight = train(tmp_path, tmp_path / "straight", 0, "train.steps=12", *changes)
+    uninterrupted = train(tmp_path, tmp_path / "uninterrupted", 0, "train.steps=12", *changes)
     run = train(tmp_path, tmp_path / "run", int(before[0]), "train.steps=6", *changes, *before[1:])
     train(tmp_path, run, int(after[0]), "train.steps=12", *changes, *after[1:])
-    assert_same_weights(straight, run)
+    assert_same_weights(uninterrupted, run)
 
 
-def test_an_interrupted_run_of_two_processes_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_an_interrupted_run_of_two_processes_resumes_with_bit_identical_weights(tmp_path: Path) -> None:
     changes = ["train.schedule=constant", "train.cooldown=0.0", "model.dropout=0.2"]
-    straight = train(tmp_path, tmp_path / "straight", 2, "train.steps=10", *changes)
+    uninterrupted = train(tmp_path, tmp_path / "uninterrupted", 2, "train.steps=10", *changes)
     run = train(tmp_path, tmp_path / "run", 2, "train.steps=5", *changes)
     train(tmp_path, run, 2, "train.steps=10", *changes)
-    one, other = ((path / "last" / "model.safetensors").read_bytes() for path in (straight, run))
+    one, other = ((path / "last" / "model.safetensors").read_bytes() for path in (uninterrupted, run))
     assert one == other

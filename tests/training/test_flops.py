@@ -31,7 +31,7 @@ def test_the_chunked_loss_is_counted_in_full() -> None:
     assert count.flops == 6 * 30 * 8 * 700
 
 
-def test_attention_takes_two_products_forward_and_five_back() -> None:
+def test_attention_takes_two_matrix_products_forward_and_five_backward() -> None:
     query, key = torch.randn(2, 3, 7, 8, requires_grad=True), torch.randn(2, 3, 5, 8, requires_grad=True)
     product = 2 * 2 * 3 * 7 * 5 * 8
     with FlopCounter() as forward:
@@ -99,7 +99,7 @@ def test_counting_does_not_change_the_gradients() -> None:
     assert torch.equal(got, expected)
 
 
-def test_the_limit_is_measured_once_and_leaves_the_random_state_alone() -> None:
+def test_the_peak_speed_is_measured_once_and_does_not_change_the_random_state() -> None:
     before = torch.get_rng_state()
     found = limit(torch.device("cpu"), torch.float64)
     assert found > 1e6

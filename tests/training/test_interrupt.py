@@ -28,19 +28,19 @@ def interrupted(run: Path, number: int, at: int) -> Interrupted:
     return found.value
 
 
-def test_a_signal_loses_nothing_and_the_run_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_run_stopped_by_a_signal_resumes_with_bit_identical_weights(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     for number, at, code in ((signal.SIGINT, 2, 130), (signal.SIGTERM, 4, 143), (signal.SIGINT, 9, 130)):
         assert interrupted(run, number, at).exit_code == code
         assert checkpoint.every(run)[-1].name == f"step-{at + 1:09d}"
     finish(run)
-    assert weights(run) == weights(straight)
-    assert weights(run, "model") == weights(straight, "model")
+    assert weights(run) == weights(uninterrupted)
+    assert weights(run, "model") == weights(uninterrupted, "model")
 
 
-def test_signal_handlers_are_restored_after_training(straight: Path) -> None:
+def test_signal_handlers_are_restored_after_training(uninterrupted: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    finish(straight)
+    finish(uninterrupted)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 

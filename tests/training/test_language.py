@@ -83,12 +83,12 @@ def test_a_resumed_run_is_bit_identical(text: Path, tmp_path: Path, name) -> Non
     ]
     changes += ["train.schedule=constant", "train.batch_size=60"]
     changes += ["tokenizer.vocab_size=270"] if name == "gpt2/own-text" else []
-    for run, steps in (("straight", [5]), ("resumed", [2, 5])):
+    for run, steps in (("uninterrupted", [5]), ("resumed", [2, 5])):
         for step in steps:
             training = start(name, tmp_path / run, *changes, f"train.steps={step}")
             training.train()
     assert training.state.epoch > 0  # it resumed within an epoch, and reached the next
-    one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("straight", "resumed"))
+    one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("uninterrupted", "resumed"))
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
@@ -155,7 +155,7 @@ def test_training_is_initialised_from_a_model_and_its_tokenizer(trained: Path, t
 
 def test_too_little_text_is_an_error_that_names_the_part(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a" * 40)
-    with pytest.raises(ValueError, match=r"the text to validate with has 4 tokens, fewer than a window of 16 and"):
+    with pytest.raises(ValueError, match=r"the validation text has 4 tokens, but a window of 16 and"):
         start("gpt2/characters", tmp_path / "run", f"data.text={tmp_path / 'a.txt'}")
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(ValueError, match="the text is empty; there are no characters to learn"):
@@ -163,8 +163,8 @@ def test_too_little_text_is_an_error_that_names_the_part(tmp_path: Path) -> None
 
 
 def test_incompatible_kinds_are_reported() -> None:
-    with pytest.raises(ConfigError, match="a model of kind 'gpt2' reads characters or byte_pairs"):
+    with pytest.raises(ConfigError, match="a model of kind 'gpt2' requires characters or byte_pairs"):
         read("gpt2/characters", ["tokenizer.kind=bpe"])
-    with pytest.raises(ConfigError, match="data of kind 'text' are for gpt2"):
+    with pytest.raises(ConfigError, match="data of kind 'text' require model.kind = gpt2"):
         read("gpt2/own-text", ["model.kind=bert"])
     assert read("gpt2/own-text", ["tokenizer.vocab_size=500"]).model.vocab_size == 500

@@ -24,7 +24,7 @@ from regard.recipe import training as training_of
 from regard.store import checkpoint
 from regard.training.loop import Training
 from regard.training.report import Report
-from runs import SMALL, finish, own_text, recipe, start, weights
+from runs import SMALL, custom_recipe, finish, recipe, start, weights
 
 
 def die_at(training: Training, step: int) -> None:
@@ -40,30 +40,30 @@ def die_at(training: Training, step: int) -> None:
         training.train()
 
 
-def test_a_run_folder_is_complete(straight: Path) -> None:
-    assert {path.name for path in straight.iterdir()} == {
+def test_a_run_folder_is_complete(uninterrupted: Path) -> None:
+    assert {path.name for path in uninterrupted.iterdir()} == {
         "recipe.toml", "text.json", "codecs", "log.jsonl", "checkpoints", "model", "last", "curves.png",
     }  # fmt: skip
-    assert len(list((straight / "checkpoints").iterdir())) == 2
-    log = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
+    assert len(list((uninterrupted / "checkpoints").iterdir())) == 2
+    log = [json.loads(line) for line in (uninterrupted / "log.jsonl").read_text().splitlines()]
     losses = [line["valid_loss"] for line in log if "valid_loss" in line]
     assert losses[-1] < losses[0]
-    assert library.load(str(straight)).translate(["May 5, 1955"])[0][0].text
+    assert library.load(str(uninterrupted)).translate(["May 5, 1955"])[0][0].text
 
 
-def test_a_run_interrupted_anywhere_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_run_interrupted_at_any_step_resumes_with_bit_identical_weights(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "interrupted"
     for step in (3, 8, 9, 13):
         die_at(start(run), step)
     finish(run)
-    assert weights(run) == weights(straight)
-    assert weights(run, "model") == weights(straight, "model")
-    same = [(path / "log.jsonl").read_text().splitlines() for path in (run, straight)]
+    assert weights(run) == weights(uninterrupted)
+    assert weights(run, "model") == weights(uninterrupted, "model")
+    same = [(path / "log.jsonl").read_text().splitlines() for path in (run, uninterrupted)]
     kept = [[json.loads(line) for line in lines if "valid_loss" in line or "pairs" in line] for lines in same]
     assert kept[0] == kept[1]
 
 
-def test_a_killed_run_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_with_bit_identical_weights(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "killed"
     command = [sys.executable, "-m", "regard", "train", "translate/dates", *SMALL, f"run={run}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -80,10 +80,10 @@ def test_a_killed_run_ends_with_the_same_bits(straight: Path, tmp_path: Path) ->
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    assert weights(run) == weights(straight)
+    assert weights(run) == weights(uninterrupted)
 
 
-def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(straight: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "damaged"
     die_at(start(run), 16)
     newest = max((run / "checkpoints").iterdir()) / "tensors.safetensors"
@@ -93,10 +93,12 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(straight
     assert "tensors.safetensors: damaged" in console.export_text().replace("\n", "")
     assert training.state.step == 7
     training.train()
-    assert weights(run) == weights(straight)
+    assert weights(run) == weights(uninterrupted)
 
 
-def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(straight: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(
+    uninterrupted: Path, tmp_path: Path, monkeypatch
+) -> None:
     run = tmp_path / "full"
     training = start(run)
 
@@ -115,22 +117,22 @@ def test_a_full_disk_while_saving_keeps_the_previous_checkpoint(straight: Path, 
         with pytest.raises(OSError, match="tensors.safetensors: cannot be written .*No space left"):
             training.train()
     finish(run)
-    assert weights(run) == weights(straight)
+    assert weights(run) == weights(uninterrupted)
 
 
-def test_the_same_command_on_a_finished_run_changes_nothing(straight: Path) -> None:
-    before = weights(straight)
-    assert start(straight).is_over
-    assert finish(straight).state.step > 0
-    assert weights(straight) == before
+def test_the_same_command_on_a_finished_run_changes_nothing(uninterrupted: Path) -> None:
+    before = weights(uninterrupted)
+    assert start(uninterrupted).is_over
+    assert finish(uninterrupted).state.step > 0
+    assert weights(uninterrupted) == before
 
 
-def test_a_run_killed_after_the_last_checkpoint_is_completed(straight: Path, tmp_path: Path) -> None:
+def test_a_run_killed_after_the_last_checkpoint_is_resumed_and_completed(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(straight, run)
+    shutil.copytree(uninterrupted, run)
     shutil.rmtree(run / "last")
     finish(run)
-    assert weights(run) == weights(straight)
+    assert weights(run) == weights(uninterrupted)
 
 
 def test_validation_uses_the_ema_and_leaves_the_weights_unchanged(tmp_path: Path) -> None:
@@ -191,22 +193,24 @@ def test_gradient_accumulation_equals_one_large_batch(tmp_path: Path) -> None:
         assert_same(gradients[1][name], gradient)
 
 
-def test_a_run_can_be_initialised_from_another(straight: Path, tmp_path: Path) -> None:
-    changes = [f"model.init={straight}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.ema=0.0"]
+def test_a_run_can_be_initialised_from_another(uninterrupted: Path, tmp_path: Path) -> None:
+    changes = [f"model.init={uninterrupted}", "model.dropout=0.3", "train.learning_rate=1e-30", "train.ema=0.0"]
     training = finish(tmp_path / "tuned", *changes, "train.steps=1")
-    old, new = (load_file(folder / "model" / "model.safetensors") for folder in (straight, tmp_path / "tuned"))
+    old, new = (load_file(folder / "model" / "model.safetensors") for folder in (uninterrupted, tmp_path / "tuned"))
     for name, tensor in old.items():
         assert_same(new[name], tensor, tolerance=1e-7)  # the learning rate is almost zero
     assert training.task.config.dropout == 0.3
     assert training.task.config.width == 16
-    assert (tmp_path / "tuned/codecs/tokenizer.json").read_bytes() == (straight / "codecs/tokenizer.json").read_bytes()
+    assert (tmp_path / "tuned/codecs/tokenizer.json").read_bytes() == (
+        uninterrupted / "codecs/tokenizer.json"
+    ).read_bytes()
     # it resumes from its own checkpoint
     assert finish(tmp_path / "tuned", *changes, "train.steps=3", "train.learning_rate=1e-30").state.step == 3
 
 
-def test_an_initial_model_must_have_the_shape_of_the_config(straight: Path, tmp_path: Path) -> None:
+def test_an_initial_model_must_have_the_shape_of_the_config(uninterrupted: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the weights of .*: tensors do not match the config\n.*has shape \(16"):
-        start(tmp_path / "run", f"model.init={straight}", "model.width=32")
+        start(tmp_path / "run", f"model.init={uninterrupted}", "model.width=32")
 
 
 def test_the_mean_of_the_last_checkpoints_is_saved_if_it_is_better(tmp_path: Path) -> None:
@@ -238,8 +242,8 @@ def test_a_damaged_checkpoint_is_excluded_from_the_mean(tmp_path: Path) -> None:
     assert checkpoint.mean(run, 2, "model.", target.append)["x"].tolist() == [2.0, 2.0]
 
 
-def test_a_run_ends_with_a_plot_of_its_learning_curves(straight: Path) -> None:
-    assert (straight / "curves.png").read_bytes().startswith(b"\x89PNG")
+def test_a_run_ends_with_a_plot_of_its_learning_curves(uninterrupted: Path) -> None:
+    assert (uninterrupted / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_low_precision_trains(tmp_path: Path) -> None:
@@ -312,9 +316,9 @@ def test_a_gradient_that_is_not_finite_stops_the_run_before_the_weights_change(t
     assert len(load_file(tmp_path / "nan" / "bad-batch.safetensors")) == 2 * 4
 
 
-def test_a_checkpoint_whose_replacement_was_interrupted_is_restored(straight: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_whose_replacement_was_interrupted_is_restored(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(straight, run)
+    shutil.copytree(uninterrupted, run)
     older, newer = sorted((run / "checkpoints").iterdir())
     shutil.rmtree(older)
     newer.rename(newer.with_name(f".{newer.name}.old"))
@@ -322,12 +326,12 @@ def test_a_checkpoint_whose_replacement_was_interrupted_is_restored(straight: Pa
 
 
 def test_three_pairs_are_enough_to_train(tmp_path: Path) -> None:
-    training = training_of(own_text(tmp_path, 3), Report(Console(quiet=True)))
+    training = training_of(custom_recipe(tmp_path, 3), Report(Console(quiet=True)))
     assert len(training.task.valid_pairs) == 1
 
 
 def test_the_numbers_of_kept_and_dropped_pairs_are_in_the_log(tmp_path: Path) -> None:
-    own = own_text(tmp_path, 60)
+    own = custom_recipe(tmp_path, 60)
     with (tmp_path / "mine.tsv").open("a") as file:
         file.write(f"{'word ' * 200}\tword\nword\t\n")
     training_of(own, Report(Console(quiet=True)))
@@ -341,4 +345,4 @@ def test_the_numbers_of_kept_and_dropped_pairs_are_in_the_log(tmp_path: Path) ->
 def test_sentences_longer_than_the_context_are_reported_before_training(tmp_path: Path) -> None:
     changes = ["model.positions=learned", "model.context=4"]
     with pytest.raises(ValueError, match=r"a text has \d+ tokens, end token included, but the model's limit is 4"):
-        training_of(own_text(tmp_path, 60, *changes), Report(Console(quiet=True)))
+        training_of(custom_recipe(tmp_path, 60, *changes), Report(Console(quiet=True)))

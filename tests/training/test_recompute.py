@@ -42,13 +42,13 @@ def trained(config: Config, again: bool) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_gradients_running_means_and_random_numbers_are_the_same(name) -> None:
+def test_recomputation_gives_the_same_gradients_buffers_and_random_numbers(name) -> None:
     expected, got = (trained(CONFIGS[name], again) for again in (False, True))
     assert expected.keys() == got.keys()
     assert all(torch.equal(got[key], tensor) for key, tensor in expected.items())
 
 
-def test_layers_run_twice_and_store_fewer_activations() -> None:
+def test_recomputed_layers_run_twice_and_store_fewer_activations() -> None:
     kept = {}
     for again in (False, True):
         layer, sizes, runs = nn.Sequential(nn.Linear(8, 800), nn.ReLU(), nn.Linear(800, 8)), [], []
@@ -100,10 +100,10 @@ def test_a_layer_that_runs_three_times_is_recomputed_three_times(kind) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def test_a_run_may_switch_gradient_checkpointing_on_and_off_and_ends_with_the_same_bits(
-    straight: Path, tmp_path: Path
+def test_gradient_checkpointing_can_be_switched_on_resume_with_bit_identical_weights(
+    uninterrupted: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     finish(run, "train.recompute=true")
-    assert weights(run) == weights(straight)
+    assert weights(run) == weights(uninterrupted)
     finish(run)

@@ -23,7 +23,7 @@ def test_every_schedule_rises_from_near_zero_and_ends_at_zero(schedule) -> None:
 @pytest.mark.parametrize(
     ("schedule", "expected"), [("constant", 1.0), ("inverse_sqrt", 0.5), ("linear", 0.6), ("cosine", 0.654508)]
 )
-def test_the_schedules_in_the_middle(schedule, expected) -> None:
+def test_each_schedule_has_the_expected_learning_rate_in_the_middle(schedule, expected) -> None:
     config = TrainConfig(steps=1000, schedule=schedule, warmup=100, learning_rate=1.0, cooldown=0.2)
     assert learning_rate(config, 400, 0.4) == pytest.approx(expected, abs=1e-6)
 

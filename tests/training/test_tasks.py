@@ -96,8 +96,8 @@ def test_resumed_pretraining_is_bit_identical(data: Path, tmp_path: Path) -> Non
         "train.validate_every=5",
         "train.checkpoint_every=5",
     ]
-    straight = start("bert/pretrain", tmp_path / "straight", *changes, "train.steps=10")
-    straight.train()
+    uninterrupted = start("bert/pretrain", tmp_path / "uninterrupted", *changes, "train.steps=10")
+    uninterrupted.train()
     killed = start("bert/pretrain", tmp_path / "killed", *changes, "train.steps=10")
 
     def save_and_die() -> None:
@@ -109,7 +109,7 @@ def test_resumed_pretraining_is_bit_identical(data: Path, tmp_path: Path) -> Non
         killed.train()
     assert killed.state.step == 5
     start("bert/pretrain", tmp_path / "killed", *changes, "train.steps=10").train()
-    one, other = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("straight", "killed"))
+    one, other = (load_file(tmp_path / name / "last" / "model.safetensors") for name in ("uninterrupted", "killed"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -145,7 +145,7 @@ def test_texts_are_truncated_to_the_context_of_an_initial_model(pretrained: Path
 def test_each_glue_task_has_its_own_run_folder(pretrained: Path) -> None:
     assert read("bert/glue", ["task=sst2", f"model.init={pretrained}"]).run == "runs/sst2"
     assert read("bert/glue", ["task=sst2", "run=runs/other"]).run == "runs/other"
-    with pytest.raises(ConfigError, match=r"model\.head: is what the data ask for; leave it out"):
+    with pytest.raises(ConfigError, match=r"model\.head: is determined by the data; leave it out"):
         read("bert/pretrain", ["model.head.pooled=false"])
 
 
@@ -166,7 +166,7 @@ def test_nsp_pretraining_can_be_initialised_from_a_model_without_an_nsp_head(
     assert not torch.allclose(old["head.next.weight"], both["head.next.weight"], atol=1e-6)
 
 
-def test_a_changed_initial_model_is_noticed(data: Path, pretrained: Path, tmp_path: Path) -> None:
+def test_resuming_with_a_changed_initial_model_is_an_error(data: Path, pretrained: Path, tmp_path: Path) -> None:
     shutil.copytree(pretrained / "model", tmp_path / "model")
     changes = [
         "task=sst2",
@@ -207,10 +207,10 @@ def test_a_resumed_run_of_any_task_is_bit_identical(data: Path, pretrained: Path
     else:
         changes = [f"data.train={data}/tags.conllu", f"data.valid={data}/tags.conllu"]
     changes += ["train.checkpoint_every=3", "train.validate_every=3", "train.epochs=1000", "train.schedule=constant"]
-    for run, steps in (("straight", [6]), ("resumed", [3, 6])):
+    for run, steps in (("uninterrupted", [6]), ("resumed", [3, 6])):
         for step in steps:
             start(name, tmp_path / run, *changes, "train.cooldown=0.0", f"train.steps={step}").train()
-    one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("straight", "resumed"))
+    one, other = (load_file(tmp_path / run / "last/model.safetensors") for run in ("uninterrupted", "resumed"))
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
@@ -266,7 +266,7 @@ def test_tags_are_learned(data: Path, tmp_path: Path, name, kind) -> None:
     assert tagger.tag([["the", "cat", "fed", "the", "rice"]]) == [["DET", "NOUN", "VERB", "DET", "NOUN"]]
 
 
-def test_a_changed_text_is_noticed(data: Path, tmp_path: Path) -> None:
+def test_resuming_with_a_changed_text_is_an_error(data: Path, tmp_path: Path) -> None:
     text = tmp_path / "a"
     text.mkdir()
     for path in data.glob("*.txt"):

@@ -28,7 +28,7 @@ def test_the_prediction_error_is_measured_per_step() -> None:
     assert Forecast(100, 60.0).error(50, 27.0) == pytest.approx(-0.1)  # stopped early, but faster
 
 
-def test_the_first_steps_are_counted_and_those_after_the_warm_up_are_timed(monkeypatch) -> None:
+def test_flops_of_the_first_steps_are_counted_and_steps_after_the_warm_up_are_timed(monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr("regard.training.throughput.time.perf_counter", lambda: now[0])
     throughput, products = Throughput(limit=1e6), torch.ones(10, 10)
@@ -64,10 +64,7 @@ def test_utilisation_memory_and_prediction_error_are_logged(tmp_path: Path, monk
     assert last["minutes"] == training.state.seconds / 60
     assert last["prediction_error"] == pytest.approx(last["minutes"] / prediction["predicted_minutes"] - 1)
     assert f"predicted {prediction['predicted_minutes']:.1f} min for {training.state.step} steps, took" in target[-1]
-    assert (
-        f"a step took {abs(last['prediction_error']):.0%} {'more' if last['prediction_error'] > 0 else 'less'}"
-        in target[-1]
-    )
+    assert f"time per step {last['prediction_error']:+.0%} compared with the prediction" in target[-1]
 
 
 def test_a_resumed_run_remembers_the_prediction(tmp_path: Path, monkeypatch) -> None:

@@ -22,7 +22,7 @@ from regard.blocks.operations import KEYS, ROWS, Call, Operation
 from regard.blocks.shapes import expect
 from regard.blocks.torch_private import softmax_backward
 
-FEW = 128  # keys; with more, the fused kernel is as fast and needs less memory
+FEW = 128  # keys; for more, the fused kernel is as fast and needs less memory
 
 
 def attend(
@@ -60,11 +60,11 @@ class _FewKeys(torch.autograd.Function):
     ) -> Tensor:
         batch, heads, queries, _ = query_BHTK.shape
         query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
-        hidden = None
+        mask_bias = None
         if allowed is not None:
             # the lowest finite number, as in `weigh`
-            hidden = query_NTK.new_zeros(allowed.shape).masked_fill_(~allowed, torch.finfo(query_NTK.dtype).min)
-        weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, heads)
+            mask_bias = query_NTK.new_zeros(allowed.shape).masked_fill_(~allowed, torch.finfo(query_NTK.dtype).min)
+        weights_NTS = _weights(query_NTK, key_NSK, mask_bias, scale, heads)
         if allowed is not None and not bool((sees := allowed.any(-1, keepdim=True)).all()):
             weights_NTS.view(batch, heads, queries, -1).mul_(sees)
         ctx.save_for_backward(query_NTK, key_NSK, value_NSE, weights_NTS)
@@ -88,29 +88,29 @@ class _FewKeys(torch.autograd.Function):
         return (*(x.view(*upstream_BHTE.shape[:2], *x.shape[1:]) for x in gradients), None, None)
 
 
-def _weights(query_NTK: Tensor, key_NSK: Tensor, hidden: Tensor | None, scale: float, heads: int) -> Tensor:
-    """softmax(Q Kᵀ · scale + hidden), with `hidden` broadcast to BHTS."""
+def _weights(query_NTK: Tensor, key_NSK: Tensor, mask_bias: Tensor | None, scale: float, heads: int) -> Tensor:
+    """softmax(Q Kᵀ · scale + mask_bias), with `mask_bias` broadcast to BHTS."""
     (count, queries, _), keys = query_NTK.shape, key_NSK.size(1)
-    if hidden is None:
+    if mask_bias is None:
         scores_NTS = query_NTK.new_empty(count, queries, keys)
     else:
-        whole_BHTS = hidden.expand(count // heads, heads, queries, keys)
+        whole_BHTS = mask_bias.expand(count // heads, heads, queries, keys)
         scores_NTS = whole_BHTS.clone(memory_format=torch.contiguous_format).flatten(0, 1)
-    return scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if hidden is None else 1, alpha=scale).softmax(-1)
+    return scores_NTS.baddbmm_(query_NTK, key_NSK.mT, beta=0 if mask_bias is None else 1, alpha=scale).softmax(-1)
 
 
 def attend_searching(
-    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, hidden: Tensor | None, scale: float
+    query_BHTK: Tensor, key_BHSK: Tensor, value_BHSE: Tensor, mask_bias: Tensor | None, scale: float
 ) -> Tensor:
     """Same as `attend` for the few queries of a decoding step, without gradients and without checks.
 
     Args:
-        hidden: 0 where a key may be seen and -inf elsewhere, or None; each query must see at least one key.
+        mask_bias: 0 where a key may be seen and -inf elsewhere, or None; each query must see at least one key.
     """
     if len(query_BHTK) == 1 or not _is_plain(query_BHTK):
-        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=hidden, scale=scale)
+        return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSE, attn_mask=mask_bias, scale=scale)
     query_NTK, key_NSK, value_NSE = (x.flatten(0, 1) for x in (query_BHTK, key_BHSK, value_BHSE))
-    weights_NTS = _weights(query_NTK, key_NSK, hidden, scale, query_BHTK.size(1))
+    weights_NTS = _weights(query_NTK, key_NSK, mask_bias, scale, query_BHTK.size(1))
     return torch.bmm(weights_NTS, value_NSE).view(*query_BHTK.shape[:3], value_BHSE.size(3))
 
 
@@ -123,8 +123,8 @@ def attend_explicitly(
     if dtype in (torch.float16, torch.bfloat16):  # like the fused kernel, which accumulates in float32
         query_BHTK, key_BHSK, value_BHSE = query_BHTK.float(), key_BHSK.float(), value_BHSE.float()
     scores_BHTS = query_BHTK @ key_BHSK.mT * scale
-    found_BHTE, weights_BHTS = weigh(scores_BHTS, value_BHSE, allowed)
-    return found_BHTE.to(dtype), weights_BHTS
+    attended_BHTE, weights_BHTS = weigh(scores_BHTS, value_BHSE, allowed)
+    return attended_BHTE.to(dtype), weights_BHTS
 
 
 def weigh(scores_BHTS: Tensor, value_BHSE: Tensor, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -222,8 +222,8 @@ class Attend(AttentionCore):
         """Recomputed from the inputs, because the fused kernel does not return them."""
         query, key, value, allowed, scale = args
         allowed = None if allowed is None else _chosen(allowed, heads, rows)
-        nothing = _chosen(value, heads, None)[..., :0]  # only the weights are needed, not the output
-        return attend_explicitly(_chosen(query, heads, rows), _chosen(key, heads, None), nothing, allowed, scale)[1]
+        no_values = _chosen(value, heads, None)[..., :0]  # only the weights are needed, not the output
+        return attend_explicitly(_chosen(query, heads, rows), _chosen(key, heads, None), no_values, allowed, scale)[1]
 
     def unmasked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """No mask."""
@@ -244,8 +244,8 @@ class Attend(AttentionCore):
         scores_BHTS = dots_BHTS * scale
         if scale != 1:
             yield Operation("scaled", "s_i = q · k_i / √K", scores_BHTS, where, KEYS)
-        found_BHTE, weights_BHTS = attend_explicitly(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
-        yield from weighing(scores_BHTS, allowed, weights_BHTS, found_BHTE)
+        attended_BHTE, weights_BHTS = attend_explicitly(query_BHTK, key_BHSK, value_BHSE, allowed, scale)
+        yield from weighing(scores_BHTS, allowed, weights_BHTS, attended_BHTE)
 
 
 class Weigh(AttentionCore):
@@ -278,15 +278,15 @@ class Weigh(AttentionCore):
 
     def operations(self, call: Call) -> Iterator[Operation]:
         """From the values to the weighted sum."""
-        (scores_BHTS, value_BHSE, allowed, scale), (found_BHTE, weights_BHTS) = call.args, call.output
+        (scores_BHTS, value_BHSE, allowed, scale), (attended_BHTE, weights_BHTS) = call.args, call.output
         yield Operation("values", "v_i", value_BHSE, None, ROWS)
         scores_BHTS = _scaled(scores_BHTS, scale)
         yield Operation("scores", "s_i", scores_BHTS, None, KEYS)
-        yield from weighing(scores_BHTS, allowed, weights_BHTS, found_BHTE)
+        yield from weighing(scores_BHTS, allowed, weights_BHTS, attended_BHTE)
 
 
 def weighing(
-    scores_BHTS: Tensor, allowed: Tensor | None, weights_BHTS: Tensor, found_BHTE: Tensor
+    scores_BHTS: Tensor, allowed: Tensor | None, weights_BHTS: Tensor, attended_BHTE: Tensor
 ) -> Iterator[Operation]:
     """The operations of `weigh`: mask, softmax, weighted sum."""
     is_masked = allowed is not None and not bool(allowed.all())
@@ -294,9 +294,9 @@ def weighing(
     if is_masked:
         assert allowed is not None
         masked_BHTS = scores_BHTS.masked_fill(~allowed, torch.nan)
-        yield Operation("mask", "s_i, or nothing", masked_BHTS, (weigh, line), KEYS)
+        yield Operation("mask", "s_i if allowed", masked_BHTS, (weigh, line), KEYS)
     yield Operation("softmax", "α = softmax(s)", weights_BHTS, (weigh, line), KEYS)
-    yield Operation("weighted sum", "Σ_i α_i v_i", found_BHTE, (weigh, "return weights_BHTS @ value"))
+    yield Operation("weighted sum", "Σ_i α_i v_i", attended_BHTE, (weigh, "return weights_BHTS @ value"))
 
 
 def _scaled(scores_BHTS: Tensor, scale: float | None) -> Tensor:

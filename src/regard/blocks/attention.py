@@ -145,8 +145,8 @@ class MultiHeadAttention(nn.Module):
             key_BHSK, value_BHSK = self.remember(x_BTD if memory is None else memory, start)
         if cache is not None:
             key_BHSK, value_BHSK = cache.extend(KeyValue(key_BHSK, value_BHSK))
-        found_BHTK = self.attend(query_BHTK, key_BHSK, value_BHSK, allowed, self.scale)
-        return self.out(found_BHTK.transpose(1, 2).flatten(2))
+        attended_BHTK = self.attend(query_BHTK, key_BHSK, value_BHSK, allowed, self.scale)
+        return self.out(attended_BHTK.transpose(1, 2).flatten(2))
 
     def remember(self, memory_BSM: Tensor, start: int = 0) -> KeyValue:
         """Keys and values of a memory, computed once for many queries; `start` is its first position."""
@@ -169,13 +169,13 @@ class MultiHeadAttention(nn.Module):
         if self.rotary is None:
             yield replace(keys, equation=f"k_i = W_K {seen} + b", where=(remember, "self._split(self.key("))
         else:
-            turned, line = "query, turned", "query_BHTK = self.rotary("
-            yield replace(query, name=turned, equation="q ← R_t q", where=(forward, line))
-            turned, equation, line = "keys, turned", f"k_i = R_i (W_K {seen} + b)", "key_BHSK = self.rotary("
-            yield replace(keys, name=turned, equation=equation, where=(remember, line))
+            line = "query_BHTK = self.rotary("
+            yield replace(query, name="rotated query", equation="q ← R_t q", where=(forward, line))
+            equation, line = f"k_i = R_i (W_K {seen} + b)", "key_BHSK = self.rotary("
+            yield replace(keys, name="rotated keys", equation=equation, where=(remember, line))
         line = "return KeyValue(key_BHSK, self._split("
         yield replace(values, equation=f"v_i = W_V {seen} + b", where=(remember, line))
         yield from attended
         where = forward, "return self.out("
-        yield Operation("heads joined", "[head_1, …, head_H]", call.of(self.out).args[0], where)
+        yield Operation("joined heads", "[head_1, …, head_H]", call.of(self.out).args[0], where)
         yield Operation("W_O", "W_O [head_1, …, head_H] + b", call.output, where)

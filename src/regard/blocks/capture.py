@@ -132,7 +132,7 @@ def intervene(
             for path, core in find(cores, pattern, "attention").items():
                 if not heads or min(heads) < 0 or max(heads) >= core.heads:
                     raise RegardError(f"heads should be indices from 0 to {core.heads - 1}, got {list(heads)}")
-                hooks.after(path, core, partial(_change_found, partial(_without_heads, heads)))
+                hooks.after(path, core, partial(_change_output, partial(_without_heads, heads)))
         for path, core in find(cores, drop_mask, "attention").items():
             hooks.before(path, core, _see_all)
         for path, core in find(cores, drop_scaling, "attention").items():
@@ -151,7 +151,7 @@ def drop_one_head_each(model: nn.Module, heads: Sequence[tuple[str, int]]) -> It
     with Hooks(model) as hooks:
         for pattern in {path for path, _ in heads}:
             rows = [i for i, (other, _) in enumerate(heads) if other == pattern]
-            change = partial(_change_found, partial(_without_one_each, rows, [heads[i][1] for i in rows]))
+            change = partial(_change_output, partial(_without_one_each, rows, [heads[i][1] for i in rows]))
             for path, core in find(cores, pattern, "attention").items():
                 hooks.after(path, core, change)
         yield
@@ -185,15 +185,15 @@ def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(path.partition("@")[0], pattern)
 
 
-def _without_heads(heads: Sequence[int], found_BHTK: Tensor) -> Tensor:
-    return found_BHTK.index_fill(1, torch.tensor(heads, device=found_BHTK.device), 0.0)
+def _without_heads(heads: Sequence[int], attended_BHTK: Tensor) -> Tensor:
+    return attended_BHTK.index_fill(1, torch.tensor(heads, device=attended_BHTK.device), 0.0)
 
 
-def _without_one_each(rows: Sequence[int], heads: Sequence[int], found_BHTK: Tensor) -> Tensor:
-    return found_BHTK.index_put((torch.tensor(rows), torch.tensor(heads)), found_BHTK.new_zeros(()))
+def _without_one_each(rows: Sequence[int], heads: Sequence[int], attended_BHTK: Tensor) -> Tensor:
+    return attended_BHTK.index_put((torch.tensor(rows), torch.tensor(heads)), attended_BHTK.new_zeros(()))
 
 
-def _change_found(change: Callable[[Tensor], Tensor], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
+def _change_output(change: Callable[[Tensor], Tensor], _core: nn.Module, _args: tuple[Any, ...], output: Any) -> Any:
     """Changes the output of a core's heads; its weights, if it returns them, stay the same."""
     if isinstance(output, tuple):
         return (change(output[0]), *output[1:])

@@ -14,7 +14,7 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward.
 
     Args:
-        norm: makes a norm of the layer at each call.
+        norm: returns a new norm at each call.
         rotary: use rotary positions in self-attention.
     """
 

@@ -28,7 +28,7 @@ def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None = None) -> Tensor
     if not 0 < vectors <= FEW or torch.is_grad_enabled() or x.device.type != "cpu":
         return F.linear(x, weight_ED, bias_E)
     if weight_ED.numel() >= LARGE and torch.get_num_threads() > 1:
-        y_NE = _shared(x.reshape(vectors, -1), weight_ED, torch.get_num_threads())
+        y_NE = _split_among_threads(x.reshape(vectors, -1), weight_ED, torch.get_num_threads())
     elif vectors > 1 and weight_ED.is_contiguous():
         y_NE = (weight_ED @ x.reshape(vectors, -1).t()).t().contiguous()
     else:
@@ -38,11 +38,11 @@ def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None = None) -> Tensor
     return y_NE.view(*x.shape[:-1], -1)
 
 
-def _shared(x_ND: Tensor, weight_ED: Tensor, threads: int) -> Tensor:
-    each = weight_ED.size(0) // threads
-    parts_PED = weight_ED[: threads * each].view(threads, each, weight_ED.size(1))
+def _split_among_threads(x_ND: Tensor, weight_ED: Tensor, threads: int) -> Tensor:
+    rows = weight_ED.size(0) // threads
+    parts_PED = weight_ED[: threads * rows].view(threads, rows, weight_ED.size(1))
     y_NE = torch.bmm(x_ND.expand(threads, -1, -1), parts_PED.mT).transpose(0, 1).flatten(1)
-    if (rest_ED := weight_ED[threads * each :]).numel():
+    if (rest_ED := weight_ED[threads * rows :]).numel():
         y_NE = torch.cat((y_NE, F.linear(x_ND, rest_ED)), dim=1)
     return y_NE
 

@@ -29,7 +29,7 @@ def linear_cross_entropy(
 def linear_cross_entropy_and_hits(
     x_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, and the number of targets that have the highest logit."""
+    """Same as `linear_cross_entropy`, and the number of targets that have the highest logit."""
     return _apply(x_ND, weight_VD, bias_V, target_N, label_smoothing, counts=True)
 
 

@@ -64,11 +64,11 @@ class BatchNorm(nn.Module):
         expect_context(stop, self.context)
         mean_TD, variance_TD = self.running_mean[start:stop], self.running_variance[start:stop]
         if self.training and x_BTD.size(0):
-            now_TD, spread_TD = x_BTD.mean(0), x_BTD.var(0, unbiased=False)
+            batch_mean_TD, batch_variance_TD = x_BTD.mean(0), x_BTD.var(0, unbiased=False)
             with torch.no_grad():
-                mean_TD.lerp_(now_TD.to(mean_TD.dtype), self.momentum)
-                variance_TD.lerp_(spread_TD.to(mean_TD.dtype), self.momentum)
-            mean_TD, variance_TD = now_TD, spread_TD
+                mean_TD.lerp_(batch_mean_TD.to(mean_TD.dtype), self.momentum)
+                variance_TD.lerp_(batch_variance_TD.to(mean_TD.dtype), self.momentum)
+            mean_TD, variance_TD = batch_mean_TD, batch_variance_TD
         return (x_BTD - mean_TD) * (variance_TD + self.eps).rsqrt() * self.weight + self.bias
 
     def operations(self, call: Call) -> Iterator[Operation]:
@@ -77,7 +77,7 @@ class BatchNorm(nn.Module):
 
 
 def make_norm(kind: NormKind, width: int, context: int) -> nn.Module:
-    """The norm of that name."""
+    """A norm of this kind."""
     expect_one_of("norm", kind, get_args(NormKind))
     return LayerNorm(width) if kind == "layer" else BatchNorm(width, context)
 

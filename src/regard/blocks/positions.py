@@ -91,13 +91,13 @@ class Positions(nn.Module):
         encoding_1TE, forward = self.encoding(*call.args)[None], Positions.forward
         yield Operation("position", "e_t", encoding_1TE, (forward, "self.encoding("))
         if self.merge == "concatenate":
-            yield Operation("beside position", "[x, e_t]", call.output, (forward, "torch.cat("))
+            yield Operation("concatenated position", "[x, e_t]", call.output, (forward, "torch.cat("))
         else:
-            yield Operation("plus position", "x + e_t", call.output, (forward, "return x_BTD + encoding_TE"))
+            yield Operation("added position", "x + e_t", call.output, (forward, "return x_BTD + encoding_TE"))
 
 
 def make_positions(kind: Kind, width: int, context: int, merge: Merge = "add") -> Positions | None:
-    """The encoding of that name, `width` wide; None for kinds that neither add nor concatenate anything."""
+    """The encoding of this kind, `width` wide; None for kinds that neither add nor concatenate anything."""
     encodings: dict[str, Callable[[], nn.Module]] = {
         "sinusoidal": lambda: Sinusoidal(width),
         "sinusoidal_split": lambda: Sinusoidal(width, split=True),

@@ -43,9 +43,9 @@ class RecurrentEncoder(nn.Module):
         expect_one_of("cell", cell, KERNELS)
         self.in_width, self.width = in_width, width
         self.memory_width = 2 * width if bidirectional else width
-        between = dropout if layers > 1 else 0.0  # torch warns about dropout with a single layer
+        inner_dropout = dropout if layers > 1 else 0.0  # torch warns about dropout with a single layer
         self.kernel = KERNELS[cell](
-            in_width, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
+            in_width, width, layers, batch_first=True, bidirectional=bidirectional, dropout=inner_dropout
         )
 
     def forward(self, x_BSE: Tensor, is_padding_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -74,7 +74,7 @@ class RecurrentEncoder(nn.Module):
         """The states; torch's kernel does not expose its inner operations."""
         memory_BSM, _ = call.output
         where = RecurrentEncoder.forward, "states, last = self.kernel("
-        yield Operation("read in order", "h_t = cell(x_t, h_(t∓1))", memory_BSM, where)
+        yield Operation("hidden states", "h_t = cell(x_t, h_(t∓1))", memory_BSM, where)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class AttentiveCell(nn.Module):
         self.in_width, self.width, self.memory_width, self.layers = in_width, width, memory_width, layers
         self.out_width = width + context_width
         self.attention = attention
-        between = dropout if layers > 1 else 0.0
-        self.kernel = KERNELS[cell](in_width + context_width, width, layers, batch_first=True, dropout=between)
+        inner_dropout = dropout if layers > 1 else 0.0
+        self.kernel = KERNELS[cell](in_width + context_width, width, layers, batch_first=True, dropout=inner_dropout)
         self.parts = 2 if cell == "lstm" else 1
         self.bridge = nn.Linear(memory_width, self.parts * layers * width)
 
@@ -167,7 +167,7 @@ class AttentiveCell(nn.Module):
         kernel, is_attentive = call.of(self.kernel), self.attention is not None
         where = AttentiveCell.forward, "torch.cat((x_BE" if is_attentive else "self.kernel(x_BE[:, None]"
         equation = "[x_t, c_t]" if is_attentive else "x_t"
-        yield Operation("what the cell is given", equation, kernel.args[0], where)
+        yield Operation("cell input", equation, kernel.args[0], where)
         yield Operation("new state", f"s_t = cell({equation}, s_(t−1))", kernel.output[0], where)
 
 

@@ -16,7 +16,7 @@ def classify(
     second: Annotated[str | None, typer.Option(help="Second text, for models that classify pairs.")] = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Classify texts: a label and its probability for each. In standard input, a tab separates the texts of a pair.
+    """Classify texts: a label and its probability for each. On standard input, a tab separates the texts of a pair.
 
     Examples:
 
@@ -30,7 +30,7 @@ def classify(
 
     if second is not None and not texts:
         raise RegardError(
-            "--second needs a text on the command line; in standard input, separate the two texts with a tab"
+            "--second needs a text on the command line; on standard input, separate the two texts with a tab"
         )
     classifier = load_for("classify", model)
     truncated = 0

@@ -19,7 +19,7 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 def complete(
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PROMPT", help='Text to continue, may be ""; default: standard input.'),
+        typer.Argument(metavar="PROMPT", help='Text to continue (may be ""); default: standard input.'),
     ] = None,
     model: Model = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 200,
@@ -29,7 +29,8 @@ def complete(
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="Sample only from the k most probable tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Sample only from the most probable tokens with this total probability.")
+        float | None,
+        typer.Option(help="Sample only from the most probable tokens whose probabilities add up to this value."),
     ] = None,
     min_p: Annotated[
         float | None, typer.Option(help="Drop tokens less probable than this fraction of the most probable one.")
@@ -51,7 +52,7 @@ def complete(
     ] = None,
     overflow: Annotated[
         Literal["error", "slide"],
-        typer.Option(help="If a text exceeds the context: slide drops its older half, error stops."),
+        typer.Option(help="If the text exceeds the context: slide drops the older half; error reports an error."),
     ] = "slide",
     as_json: Annotated[
         bool, json_option("Print one JSON object per line, with the log-probability of each token.")
@@ -85,11 +86,9 @@ def complete(
     searches: dict[str, Any] = {"n_best": n_best, "length_penalty": length_penalty}
     sampled, searched = ({k: v for k, v in some.items() if v is not None} for some in (sampling, searches))
     if beam is None and searched:
-        raise RegardError(
-            f"--{next(iter(searched)).replace('_', '-')} needs --beam; add --beam, or leave this option out"
-        )
+        raise RegardError(f"--{next(iter(searched)).replace('_', '-')} needs --beam; add --beam or remove this option")
     if beam is not None and sampled:
-        raise RegardError(f"--{next(iter(sampled)).replace('_', '-')} is for sampling; leave it or --beam out")
+        raise RegardError(f"--{next(iter(sampled)).replace('_', '-')} applies only to sampling; remove it or --beam")
     completer = load_for("complete", model)
     if prompt is None:
         prompt = "\n".join(given())

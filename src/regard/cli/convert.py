@@ -8,16 +8,16 @@ import typer
 
 def convert(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A Regard model or run, or hf:PATH.")],
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The new folder, or hf:PATH, ct2:PATH, onnx:PATH.")],
-    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits, at half the size.")] = False,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Output folder, or hf:PATH, ct2:PATH, onnx:PATH.")],
+    half: Annotated[bool, typer.Option("--half", help="Store weights in 16 bits, which halves the size.")] = False,
     quantize: Annotated[
         Literal["int8"] | None, typer.Option(help="With ct2: quantize to 8 bits, smaller and faster.")
     ] = None,
     card: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Model card, copied to README.md.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Model card to copy to README.md.")
     ] = None,
 ) -> None:
-    """Convert a model from or to Hugging Face's format, upgrade one of an older Regard, or pack a run for sharing.
+    """Convert a model to or from the Hugging Face format, upgrade an old Regard model, or package a run for sharing.
 
     An export to CTranslate2 (ct2:PATH) or ONNX (onnx:PATH) is checked against the model before it is written.
 
@@ -38,8 +38,8 @@ def convert(
         regard convert runs/sst2 onnx:sst2
     """
     from regard import library
-    from regard.data.text import running
+    from regard.data.text import lines_with_ends
 
-    text = None if card is None else "".join(running(card))
+    text = None if card is None else "".join(lines_with_ends(card))
     found = library.convert(model, folder, half=half, quantize=quantize, card=text)
     typer.echo(f"{folder}: converted from {model}" + (f"; checked: {found}" if found else ""))

@@ -20,7 +20,7 @@ def embed(
         Path | None, output_option("Write to .npy, .json or .parquet; default: print JSON lines.")
     ] = None,
     layers: Annotated[
-        str, typer.Option(help="Layers: -1 is the last; -4: the last four; 1,2 these two; 0 is the embedding layer.")
+        str, typer.Option(help="Layers: -1 (last), -4: (last four), 1,2 (these two); 0 is the embedding layer.")
     ] = "-1",
     join: Annotated[
         Literal["mean", "sum", "concatenate"], typer.Option(help="How to combine several layers.")
@@ -32,7 +32,7 @@ def embed(
     normalise: Annotated[bool, typer.Option("--normalise", help="Scale vectors to length 1.")] = False,
     engine: Engine = "torch",
 ) -> None:
-    """Turn texts into embedding vectors, one per line, empty lines included. Texts that are too long are truncated.
+    """Compute an embedding for each line of text, including empty lines. Texts that are too long are truncated.
 
     Examples:
 

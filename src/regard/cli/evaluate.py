@@ -71,5 +71,5 @@ def evaluate(
     if output is None:
         return
     if found.predictions is None:
-        raise RegardError(f"{loaded.evaluated_with.model} has no predictions to write; leave --output out")
+        raise RegardError(f"{loaded.evaluated_with.model} has no predictions to write; remove --output")
     output.write_text("".join(f"{line}\n" for line in found.predictions), "utf-8")

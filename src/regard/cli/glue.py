@@ -18,15 +18,15 @@ def glue(
     overrides: Overrides = None,
     tasks: Annotated[str | None, typer.Option(help="Tasks, separated by commas; default: all nine.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of fine-tuning runs per task, with different seeds.")] = 1,
-    runs: Annotated[Path, typer.Option(help="Folder for the runs; finished ones are not repeated.")] = Path(
+    runs: Annotated[Path, typer.Option(help="Folder for the runs; finished runs are not repeated.")] = Path(
         "runs/glue"
     ),
     submission: Annotated[
-        Path | None, typer.Option(help="Also predict the test sets, into this folder, for the leaderboard.")
+        Path | None, typer.Option(help="Also write test set predictions to this folder, for the leaderboard.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune a model on the GLUE tasks with the recipe bert/glue; show its scores beside published ones.
+    """Fine-tune a model on the GLUE tasks with the recipe bert/glue; show its scores next to published ones.
 
     Examples:
 
@@ -66,7 +66,7 @@ def _show(found: "Table") -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("task")
     table.add_column("metric")
-    for heading in ("dev, median", "from … to", *BESIDE):
+    for heading in ("dev, median", "range", *BESIDE):
         table.add_column(heading, justify="right")
     for task, metrics in found.rows.items():
         for name, value in metrics.items():

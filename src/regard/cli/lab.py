@@ -1,4 +1,4 @@
-"""`regard lab`: the lectures' claims as experiments."""
+"""`regard lab`: experiments that test the lectures' claims."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ Plot = Annotated[Path | None, output_option("Plot the result to this .png, .svg 
 
 @lab.callback(invoke_without_command=True)
 def experiments(context: typer.Context) -> None:
-    """The lectures' claims as experiments. Without a name, all experiments are listed.
+    """Run experiments that test the lectures' claims. Without a name, list all experiments.
 
     Examples:
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 
-def json_option(help: str) -> Any:  # noqa: A002, as typer calls it
-    """The option `--json` with a help text of its own."""
+def json_option(help: str) -> Any:  # noqa: A002, named as in typer
+    """The option `--json` with the given help text."""
     return typer.Option("--json", help=help)
 
 
-def output_option(help: str) -> Any:  # noqa: A002, as typer calls it
-    """The option `--output` with a help text of its own."""
+def output_option(help: str) -> Any:  # noqa: A002, named as in typer
+    """The option `--output` with the given help text."""
     return typer.Option("--output", "-o", help=help)
 
 

@@ -13,7 +13,7 @@ def plan(
     name: Recipe,
     overrides: Overrides = None,
     minutes: Annotated[float, typer.Option(min=0.1, help="Time budget: also report how many steps fit into it.")] = 60,
-    seconds: Annotated[float, typer.Option("--probe", min=0, help="Seconds to train for the estimate.")] = 30,
+    seconds: Annotated[float, typer.Option("--probe", min=0, help="How many seconds to train for the estimate.")] = 30,
     as_json: AsJson = False,
 ) -> None:
     """Estimate time, memory and compute of a training run by training for a few seconds. Nothing is saved.

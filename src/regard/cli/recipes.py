@@ -53,7 +53,7 @@ def recipes(
         typer.echo(json.dumps(titles) if as_json else "\n".join(f"{n:<{width}}  {t}" for n, t in titles.items()))
         return
     if as_json:
-        raise RegardError("--json is for the list of all recipes; a single recipe is TOML")
+        raise RegardError("--json applies only to the list of all recipes; remove it to show the recipe as TOML")
     text = find(name).read_text("utf-8")
     if output is None:
         typer.echo(text, nl=False)
@@ -62,8 +62,8 @@ def recipes(
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise RegardError(f"{output} exists and is not overwritten; choose another name") from None
-    typer.echo(f"{output}: a copy of {name}; try: regard describe {output}")
+        raise RegardError(f"{output} already exists and is not overwritten; choose another name") from None
+    typer.echo(f"{output}: copied from {name}. Try: regard describe {output}")
 
 
 def _reference(keys: bool, output: Path | None, as_json: bool) -> None:

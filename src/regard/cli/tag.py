@@ -30,4 +30,4 @@ def tag(texts: Texts = None, model: Model = None, as_json: AsJsonLines = False) 
             else:
                 typer.echo(" ".join(found or "?" for found in tags))
     if truncated:
-        typer.echo(f"truncated texts (too long for the model), whose last words have no tag: {truncated:,}", err=True)
+        typer.echo(f"truncated texts (too long for the model; the last words have no tag): {truncated:,}", err=True)

@@ -23,10 +23,14 @@ def translate(
     n_best: Annotated[int, typer.Option(min=1, help="Number of translations per text.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Sample translations instead of beam search.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less random, above 1 more.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: only from the k most probable tokens.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="With --sample: sample only from the k most probable tokens.")
+    ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="With --sample: only from the most probable tokens with this total probability."),
+        typer.Option(
+            help="With --sample: sample only from the most probable tokens whose probabilities add up to this value."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: seed of the random number generator.")] = None,
     prefix: Annotated[str, typer.Option(help="Words that the translation must start with.")] = "",
@@ -59,7 +63,7 @@ def translate(
     sampled = {name: value for name, value in sampling.items() if value is not None}
     if sampled and not sample:
         raise RegardError(
-            f"--{next(iter(sampled)).replace('_', '-')} needs --sample; add --sample, or leave this option out"
+            f"--{next(iter(sampled)).replace('_', '-')} needs --sample; add --sample or remove this option"
         )
     translator: Translator = load_for("translate", model, engine)
     search: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}

@@ -24,14 +24,14 @@ FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 VERSION = "#version"  # optional first line of a merges file
 LETTERS = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), BYTES, strict=True))
 """The byte that each character stands for in the files of GPT-2, where "Ġ" is a space."""
-NAMED = 5  # unknown characters listed in an error
+MAX_LISTED = 5  # maximum number of unknown characters listed in an error
 SAMPLE = 10_000  # maximum number of text chunks that a vocabulary is learned from
 
 
 class LosslessTokenizer(Tokenizer):
     """A lossless tokenizer; `load` returns the subclass that matches the file."""
 
-    called: ClassVar = "a tokenizer of a language model"
+    description: ClassVar = "a tokenizer of a language model"
     end: int | None
     """The token between two documents, or None."""
     begin: int
@@ -109,7 +109,7 @@ class ByteBpe(LosslessTokenizer):
     """GPT-2's byte-level BPE: it encodes any text, without normalisation."""
 
     kind: ClassVar = "byte_pairs"
-    called: ClassVar = "a GPT-2 tokenizer"
+    description: ClassVar = "a GPT-2 tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.BPE):
@@ -169,7 +169,7 @@ class ByteBpe(LosslessTokenizer):
         raise RegardError(f"{folder}: has neither {' nor '.join(' with '.join(names) for names in FILES)}")
 
     def _bytes_of(self, name: str) -> bytes:
-        # a name with other characters than GPT-2's can only be a token that does not occur in text
+        # only added tokens, which do not occur in text, have characters outside GPT-2's alphabet
         return bytes(map(LETTERS.__getitem__, name)) if LETTERS.keys() >= set(name) else name.encode()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -180,7 +180,7 @@ class ByteBpe(LosslessTokenizer):
             except UnicodeEncodeError as error:
                 raise RegardError(
                     f"character {error.start + 1} of the text is the lone surrogate {text[error.start]!r}; "
-                    f"is the text encoded as UTF-8?"
+                    f"decode the text as UTF-8"
                 ) from None
         return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
@@ -189,7 +189,7 @@ class CharacterTokenizer(LosslessTokenizer):
     """A character-level tokenizer: each learned character is a token, and there are no others."""
 
     kind: ClassVar = "characters"
-    called: ClassVar = "a character-level tokenizer"
+    description: ClassVar = "a character-level tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         if not isinstance(engine.model, models.WordLevel):
@@ -223,8 +223,8 @@ class CharacterTokenizer(LosslessTokenizer):
             return [list(map(self._numbers.__getitem__, text)) for text in texts]
         except KeyError:
             unknown = sorted(set().union(*texts) - self._numbers.keys())
-            named = ", ".join(map(repr, unknown[:NAMED]))
-            more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+            named = ", ".join(map(repr, unknown[:MAX_LISTED]))
+            more = f" and {len(unknown) - MAX_LISTED} more" if len(unknown) > MAX_LISTED else ""
             raise RegardError(
                 f"the text has characters that are not in the vocabulary of {len(self._numbers)}: {named}{more}. "
                 f"Remove them, or train on a text that contains them"

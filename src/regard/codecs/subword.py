@@ -115,7 +115,7 @@ class SubwordConfig(CodecConfig):
         if self.joint:
             together = chain.from_iterable(zip(*texts.values(), strict=True))
             return dict.fromkeys(texts, SubwordTokenizer.train(self.kind, self.vocab_size, together))
-        return {role: SubwordTokenizer.train(self.kind, self.vocab_size, some) for role, some in texts.items()}
+        return {role: SubwordTokenizer.train(self.kind, self.vocab_size, own) for role, own in texts.items()}
 
     @classmethod
     def of(cls, codecs: Sequence[Any]) -> Self:

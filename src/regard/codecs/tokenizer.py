@@ -21,8 +21,8 @@ class Tokenizer:
     """A wrapper around the library's tokenizer, the engine."""
 
     slot: ClassVar = "tokenizer"
-    called: ClassVar = "a tokenizer"
-    """Its description in error messages."""
+    description: ClassVar = "a tokenizer"
+    """What error messages call it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -33,7 +33,7 @@ class Tokenizer:
         try:
             return cls(Engine.from_file(str(path)))
         except Exception as error:  # the library raises only this class
-            raise RegardError(f"{path}: not {cls.called} ({error})") from None
+            raise RegardError(f"{path}: not {cls.description} ({error})") from None
 
     def save(self, path: Path) -> None:
         """Writes the tokenizer as one JSON file."""

@@ -29,7 +29,7 @@ class WordPiece(Tokenizer):
     """BERT's tokenizer; the ids of its special tokens depend on the vocabulary."""
 
     kind: ClassVar = "wordpiece"
-    called: ClassVar = "a BERT tokenizer"
+    description: ClassVar = "a BERT tokenizer"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -101,13 +101,13 @@ class WordPiece(Tokenizer):
         """A second engine that parses special tokens, because toggling the shared one is not thread-safe."""
         return Engine.from_str(self.to_json())
 
-    def encode(self, texts: Sequence[str], *, orders: bool = False) -> list[list[int]]:
+    def encode(self, texts: Sequence[str], *, parse_specials: bool = False) -> list[list[int]]:
         """The tokens of each text, without [CLS] and [SEP].
 
         Args:
-            orders: Whether special tokens in a text are parsed as such, as in "Paris is the [MASK] of France".
+            parse_specials: Whether special tokens in a text are parsed as such, as in "Paris is the [MASK] of France".
         """
-        engine = self._special_aware if orders else self.engine
+        engine = self._special_aware if parse_specials else self.engine
         return [encoding.ids for encoding in engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:

@@ -1,4 +1,4 @@
-"""Batches with about the same number of tokens and little padding; their order is seeded and can be resumed anywhere.
+"""Batches of about the same number of tokens with little padding; their order is seeded and resumable at any batch.
 
 The examples of an epoch are sorted by length, with ties in random order, and split into batches of at most `tokens`
 tokens. Then the batches are shuffled. All processes form the same batches, and each takes its shard of every batch.
@@ -39,7 +39,7 @@ class Batch:
         return replace(self, **{name: tensor.to(device) for name, tensor in self.tensors().items()})
 
     def share(self, rank: int, world: int) -> Self:
-        """The shard of one of several processes.
+        """The shard for one of several processes.
 
         If there are fewer examples than processes, the others get an example whose targets are all ignored.
         """
@@ -197,7 +197,7 @@ def count_tokens(tokens_BT: Tensor, is_padding_BT: Tensor | None) -> int:
 
 
 def given(*inputs: Tensor | None) -> tuple[Tensor, ...]:
-    """The inputs that are not None; an empty padding mask, which comes last, is left out."""
+    """The inputs without None; only the padding mask, which comes last, may be None."""
     return tuple(x for x in inputs if x is not None)
 
 

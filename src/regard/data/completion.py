@@ -1,11 +1,11 @@
-"""Training data of a language model: windows of a running text, with the next token as the target at each position.
+"""Training data of a language model: windows of a text, with the next token as the target at each position.
 
     tokens  to  be  or  not
     next    be  or  not to
 
 The text is encoded once, into a folder: `tokens.bin` holds all tokens one after the other. An epoch splits it into
-adjacent windows that start at a random offset. Thus hardly a token is left out, none is a target twice, and the windows
-differ between epochs.
+adjacent windows that start at a random offset. Almost every token is used, no token is a target twice, and
+the windows differ between epochs.
 """
 
 import json
@@ -26,14 +26,14 @@ from regard.config import Config
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch
 from regard.data.corpus import cached, mapped
 from regard.data.sequences import MaxLength
-from regard.data.text import Names, found, running
+from regard.data.text import Names, found, lines_with_ends
 from regard.errors import RegardError
 
 Tokens = npt.NDArray[np.uint32]
-TRAINED = 0.9  # fraction of a text that is used for training; the rest is for validation
+TRAIN_FRACTION = 0.9  # fraction of a text that is used for training; the rest is for validation
 VALID_TOKENS = 200_000  # maximum number of validation tokens
 CHUNK = 50_000  # characters that are encoded at once
-AT_ONCE = 16  # chunks per call of the tokenizer
+CHUNKS_PER_CALL = 16  # chunks per call of the tokenizer
 
 
 class FileSlice(NamedTuple):
@@ -46,7 +46,7 @@ class FileSlice(NamedTuple):
     def read(self) -> Iterator[str]:
         """The text, a line at a time."""
         at = 0
-        for line in running(self.path):
+        for line in lines_with_ends(self.path):
             if part := line[max(0, self.begin - at) : max(0, self.end - at)]:
                 yield part
             at += len(line)
@@ -65,10 +65,10 @@ class TextConfig(Config):
     text: Names
     """Training text: files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
     valid: Names | None = None
-    """Validation text, written like `text`; without it, the last tenth of the training text is held out: of all files
-    together, in their order, by characters. A file that is among both is not trained on."""
+    """Validation text, in the same form as `text`. Default: the last tenth of the training text, in characters, counted
+    over all files in order. A file that is in both is used for validation only."""
     max_length: MaxLength | None = None
-    """Window length in tokens; without it, the model's context."""
+    """Window length in tokens; default: the context of the model."""
 
     def parts(self) -> tuple[list[FileSlice], list[FileSlice]]:
         """The training slices and the validation slices; none is empty."""
@@ -79,13 +79,13 @@ class TextConfig(Config):
 
 
 def _whole(paths: Sequence[Path]) -> list[FileSlice]:
-    parts = (FileSlice(path, 0, sum(map(len, running(path)))) for path in paths)
+    parts = (FileSlice(path, 0, sum(map(len, lines_with_ends(path)))) for path in paths)
     return [part for part in parts if part.end]
 
 
 def _split(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]]:
     """Splits off the last tenth for validation."""
-    left, train, valid = int(TRAINED * sum(file.end for file in files)), [], []
+    left, train, valid = int(TRAIN_FRACTION * sum(file.end for file in files)), [], []
     for path, begin, end in files:
         middle = min(left, end)
         train.append(FileSlice(path, begin, middle))
@@ -94,7 +94,7 @@ def _split(files: Sequence[FileSlice]) -> tuple[list[FileSlice], list[FileSlice]
     return [part for part in train if part.begin < part.end], [part for part in valid if part.begin < part.end]
 
 
-# between a word and the whitespace after it: no token of characters or of GPT-2's pattern spans this boundary
+# between a word and the whitespace after it; neither character tokens nor those of GPT-2's pattern span it
 _BOUNDARY = re.compile(r"(?<=\S)(?=[ \n])")
 
 
@@ -107,7 +107,7 @@ def pieces(text: Iterable[str]) -> Iterator[str]:
         while boundary := _BOUNDARY.search(rest, max(begin + CHUNK, searched)):
             yield rest[begin : boundary.start()]
             begin = boundary.start()
-        # whether a boundary follows the last character is not known before the next line
+        # the next line decides whether a boundary follows the last character
         rest, searched = rest[begin:], max(0, len(rest) - begin - 1)
     if rest:
         yield rest
@@ -116,7 +116,7 @@ def pieces(text: Iterable[str]) -> Iterator[str]:
 def tokenized(text: Iterable[str], tokenizer: LosslessTokenizer) -> Iterator[list[int]]:
     """The tokens of a text that is given in chunks, a few chunks at a time."""
     iterator = iter(text)
-    while some := list(islice(iterator, AT_ONCE)):
+    while some := list(islice(iterator, CHUNKS_PER_CALL)):
         yield from tokenizer.encode(some)
 
 
@@ -145,7 +145,7 @@ def _encode(parts: Sequence[FileSlice], tokenizer: LosslessTokenizer, folder: Pa
 def _opened(folder: Path) -> Tokens:
     tokens = mapped(folder / "tokens.bin")
     if json.loads((folder / "about.json").read_text("utf-8")) != {"tokens": len(tokens)}:
-        raise RegardError(f"{folder}: damaged, it has the wrong length")
+        raise RegardError(f"{folder}: damaged, tokens.bin has the wrong length")
     return tokens
 
 
@@ -164,7 +164,7 @@ class WindowBatch(Batch):
 
 
 class FixedWindows(SameEachEpoch):
-    """Windows of a text that begin at the given tokens."""
+    """Windows of a text that begin at given positions."""
 
     def __init__(self, tokens: Tokens, context: int, begins: Indices) -> None:
         self.tokens, self.context, self.begins = tokens, context, begins
@@ -178,7 +178,7 @@ class FixedWindows(SameEachEpoch):
 
 
 class Windows:
-    """A whole text in windows, with another offset in each epoch.
+    """Windows of a whole text, with a different offset in each epoch.
 
     Args:
         source: name of the text in error messages.
@@ -186,7 +186,7 @@ class Windows:
 
     def __init__(self, tokens: Tokens, context: int, seed: int, source: str = "the text") -> None:
         self.tokens, self.seed, self.max_length = tokens, seed, context
-        _expect_one(tokens, context, source)
+        _expect_window(tokens, context, source)
 
     def epoch(self, number: int) -> FixedWindows:
         """Adjacent windows, from a random offset shorter than a window to the end of the text."""
@@ -197,15 +197,15 @@ class Windows:
 
 def spread(tokens: Tokens, context: int, max_tokens: int = VALID_TOKENS, source: str = "the text") -> FixedWindows:
     """Windows spread evenly over a text, with at most `max_tokens` tokens in total, but at least one window."""
-    _expect_one(tokens, context, source)
+    _expect_window(tokens, context, source)
     begins = np.arange(0, len(tokens) - context, context)
     count = min(len(begins), max(1, max_tokens // context))
     return FixedWindows(tokens, context, begins[np.arange(count) * len(begins) // count])
 
 
-def _expect_one(tokens: Tokens, context: int, source: str) -> None:
+def _expect_window(tokens: Tokens, context: int, source: str) -> None:
     if len(tokens) <= context:
         raise RegardError(
-            f"{source} has {len(tokens):,} tokens, fewer than a window of {context:,} and the token after it; "
+            f"{source} has {len(tokens):,} tokens, but a window of {context:,} and the token after it need more; "
             f"give more text, or lower data.max_length"
         )

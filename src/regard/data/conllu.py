@@ -12,9 +12,9 @@ from regard.data.text import lines
 from regard.errors import RegardError
 
 Column = Literal["upos", "xpos"]
-WIDTH = 10
-PLACES = {"upos": 3, "xpos": 4}
-NOTHING = "_"
+COLUMN_COUNT = 10
+COLUMN_INDEX = {"upos": 3, "xpos": 4}
+EMPTY_FIELD = "_"
 
 
 class Sentence(NamedTuple):
@@ -36,15 +36,19 @@ def sentences(path: Path, column: Column = "upos") -> Iterator[Sentence]:
             yield Sentence(tuple(word for word, _ in words), tuple(tag for _, tag in words))
             words, is_empty = [], False
     if is_empty:
-        raise RegardError(f"{path}: contains no words; CoNLL-U has one word per line, in {WIDTH} tab-separated columns")
+        raise RegardError(
+            f"{path}: contains no words; CoNLL-U has one word per line, in {COLUMN_COUNT} tab-separated columns"
+        )
 
 
 def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[str, str]]:
-    """The word of a line and its tag, if the line is a word; `place` is the word number that is expected."""
+    """The word of a line and its tag, if the line is a word; `place` is the expected word number."""
     fields = line.split("\t")
-    if len(fields) != WIDTH:
-        raise RegardError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, separated by tabs")
-    number, word, tag = fields[0], fields[1], fields[PLACES[column]]
+    if len(fields) != COLUMN_COUNT:
+        raise RegardError(
+            f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {COLUMN_COUNT}, separated by tabs"
+        )
+    number, word, tag = fields[0], fields[1], fields[COLUMN_INDEX[column]]
     # 3-4 is the surface form of words 3 and 4 (multiword token), 2.1 an omitted word after the second (empty node)
     if number.startswith((f"{place}-", f"{place - 1}.")):
         return
@@ -54,8 +58,8 @@ def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[
             f"words are counted from 1, and a blank line ends a sentence"
         )
     if not word:
-        raise RegardError(f"{where}: word {number} is empty; write {NOTHING} for an empty field")
-    if tag in ("", NOTHING):
-        other = next(name for name in PLACES if name != column)
+        raise RegardError(f"{where}: word {number} is empty; write {EMPTY_FIELD} for an empty field")
+    if tag in ("", EMPTY_FIELD):
+        other = next(name for name in COLUMN_INDEX if name != column)
         raise RegardError(f"{where}: {word!r} has no {column}; give a file with tags, or choose column {other!r}")
     yield word, tag

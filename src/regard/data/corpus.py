@@ -101,16 +101,16 @@ def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened:
             return opened(folder)
         except (FileNotFoundError, ValueError, TypeError, EOFError):
             _remove(folder)  # damaged, for example by a power failure; it is created again
-    aside = cache / f"{folder.name}.{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    temporary = cache / f"{folder.name}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        fill(aside)
-        for path in aside.iterdir():
+        fill(temporary)
+        for path in temporary.iterdir():
             sync(path)
-        _move(aside, folder)
+        _move(temporary, folder)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return opened(folder)
 
 
@@ -123,9 +123,9 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(bad)
 
 
-def _move(aside: Path, folder: Path) -> None:
+def _move(temporary: Path, folder: Path) -> None:
     try:
-        aside.rename(folder)
+        temporary.rename(folder)
     except OSError:
         if not folder.exists():  # else another process has created it at the same time
             raise

@@ -16,7 +16,7 @@ from regard.data.text import Names, found, lines
 
 Split = Literal["file", "blank", "heading"]
 HELD_OUT = 50  # one sentence in 50 is held out for validation
-LONG = 8  # sentences; only the end of a document this long is held out, a shorter one may be held out whole
+LONG = 8  # sentences; of a document this long, only the end is held out; a shorter one may be held out as a whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,12 @@ class DocumentsConfig(Config):
     text: Names
     """Text files, folders of `.txt` files, or patterns such as `books/*.txt`; one or a list."""
     split: Split = "file"
-    """Document boundaries: each file is one document; blank lines, with a sentence on each line; or headings such as `=
-    Title =`."""
+    """Document boundaries. file: each file is one document; blank: blank lines, with a sentence on each line;
+    heading: headings such as `= Title =`."""
     max_length: MaxLength = 128
     """Maximum length of an example in tokens, special tokens included."""
     mask_rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Masking rate: fraction of the tokens that are to be predicted (masked language modelling)."""
+    """Masking rate: fraction of the tokens to predict (masked language modelling)."""
     whole_words: bool = False
     """Whole word masking: all subwords of a word are masked together."""
     short_rate: Rate = 0.1
@@ -75,7 +75,7 @@ def documents(path: Path, split: Split) -> Iterator[list[str]]:
         yield from _paragraphs(text)
         return
     for article in _articles(text) if split == "heading" else [text]:
-        # line breaks in a book follow the page, not the sentences
+        # line breaks in a book depend on the page width, not on the sentences
         paragraphs = (" ".join(paragraph) for paragraph in _paragraphs(article))
         if document := [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph).sentences]:
             yield document

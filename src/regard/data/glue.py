@@ -1,9 +1,9 @@
-"""The tasks of GLUE (Wang et al. 2018): their labels and metrics, where their files are, and how to read them.
+"""The tasks of GLUE (Wang et al. 2018): their labels, metrics and files, and how to read these.
 
 Files are read in GLUE's own format, in which each task has its own columns, or as plain tables with the columns
 `sentence`, or `sentence1` and `sentence2`, and `label`. Some files spell labels 0 and 1; here every label has a name,
 and its position in `GlueTask.labels` is its index. Names and indices are those of Hugging Face's copy of GLUE, so they
-are compatible with models that were fine-tuned elsewhere.
+are compatible with models that were fine-tuned with other toolkits.
 """
 
 import math
@@ -25,7 +25,7 @@ class GlueTask:
 
     name: str
     folder: str
-    elsewhere: tuple[str, ...] = ()
+    other_folders: tuple[str, ...] = ()
     """Other names of the folder."""
     texts: tuple[str, ...]
     """The text column or columns in GLUE's own files."""
@@ -36,15 +36,15 @@ class GlueTask:
     spellings: tuple[str, ...] = ()
     """The labels as spelled in the files and on the leaderboard, in the same order, if they differ from the names."""
     metrics: tuple[str, ...]
-    """The first one decides which of two models is better."""
+    """The first one is used for model selection."""
     train: tuple[str, ...] = ("train",)
     """Possible file names without `.tsv`; the first one that exists is used. Empty: there is no such split."""
     dev: tuple[str, ...] = ("dev",)
     test: tuple[str, ...] = ("test",)
-    bare: tuple[str, ...] = ()
+    headerless_columns: tuple[str, ...] = ()
     """The columns of files without a header."""
-    torn: bool = False
-    """Some labelled lines are broken in two: lines with too few columns are skipped, with a warning."""
+    has_broken_lines: bool = False
+    """Whether some labelled lines are broken in two; lines with too few columns are skipped, with a warning."""
 
 
 PAIR = ("sentence1", "sentence2")
@@ -61,7 +61,7 @@ TASKS = {
             labels=("unacceptable", "acceptable"),
             spellings=BINARY,
             metrics=("matthews",),
-            bare=("source", "label", "mark", "sentence"),
+            headerless_columns=("source", "label", "mark", "sentence"),
         ),
         GlueTask(
             name="sst2",
@@ -89,7 +89,7 @@ TASKS = {
             labels=("not_duplicate", "duplicate"),
             spellings=BINARY,
             metrics=("f1", "accuracy"),
-            torn=True,
+            has_broken_lines=True,
         ),
         GlueTask(
             name="stsb",
@@ -109,7 +109,7 @@ TASKS = {
             dev=("dev_matched", "dev"),
             test=("test_matched", "test"),
         ),
-        # No plain dev.tsv: the same sentences would be scored twice and look like a second result.
+        # No plain dev.tsv: mnli already reads it, and the same scores would look like a second result.
         GlueTask(
             name="mnli-mm",
             folder="MNLI",
@@ -146,7 +146,7 @@ TASKS = {
         GlueTask(
             name="ax",
             folder="AX",
-            elsewhere=("diagnostic",),  # used by the GLUE download script
+            other_folders=("diagnostic",),  # used by the GLUE download script
             texts=("Premise", "Hypothesis"),
             label="Label",
             labels=ENTAILMENT,
@@ -159,7 +159,7 @@ TASKS = {
 }
 
 
-def own_question(texts: Sequence[str], label: str, labels: Sequence[str]) -> GlueTask:
+def table_task(texts: Sequence[str], label: str, labels: Sequence[str]) -> GlueTask:
     """A task like GLUE's for a custom table; without labels, it is a regression."""
     metrics = ("accuracy",) if labels else ("pearson", "spearman")
     return GlueTask(name="table", folder="", texts=tuple(texts), label=label, labels=tuple(labels), metrics=metrics)
@@ -171,7 +171,7 @@ def find(folder: Path, task: GlueTask, split: str) -> Path:
     splits = {name: names for name, names in sets.items() if names}
     if split not in splits:
         raise RegardError(f"{task.name} has no split {split!r}; it has {', '.join(splits)}")
-    folders = [folder / name for name in (task.folder, *task.elsewhere)]
+    folders = [folder / name for name in (task.folder, *task.other_folders)]
     files = [f"{name}{suffix}" for name in splits[split] for suffix in (".tsv", ".tsv.gz")]
     places = [place / file for place in folders for file in files]
     for place in places:
@@ -187,19 +187,19 @@ def read(
     table = rows(path)
     first = next(table)
     header = first.fields
-    if len(header) == len(task.bare) and not set(task.texts) <= set(header):
-        header, table = list(task.bare), chain([first], table)
+    if len(header) == len(task.headerless_columns) and not set(task.texts) <= set(header):
+        header, table = list(task.headerless_columns), chain([first], table)
     columns = _columns(task, path, header, labelled)
-    torn: list[int] = []
+    skipped: list[int] = []
     for row in table:
-        # never in a test set, where every line needs a prediction
-        if task.torn and labelled and len(row.fields) < len(header):
-            torn.append(row.line)
+        # not in a test set, where every line needs a prediction
+        if task.has_broken_lines and labelled and len(row.fields) < len(header):
+            skipped.append(row.line)
             continue
         example = columns.example(row)
         yield example if example.label is None else example._replace(label=_name(task, path, row, example.label))
-    if torn:
-        warn(f"{path}: skipped {len(torn):,} lines with too few columns, the first is line {torn[0]:,}")
+    if skipped:
+        warn(f"{path}: skipped {len(skipped):,} lines with too few columns, the first is line {skipped[0]:,}")
 
 
 def _columns(task: GlueTask, path: Path, header: list[str], labelled: bool) -> Columns:

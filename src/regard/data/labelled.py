@@ -16,7 +16,7 @@ from regard.codecs.wordpiece import WordPiece
 from regard.config import Config, Positive
 from regard.data import glue, sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given
-from regard.data.glue import GlueTask, own_question
+from regard.data.glue import GlueTask, table_task
 from regard.data.sequences import Encoded, MaxLength
 from regard.data.tables import Example, read_table
 from regard.data.text import existing
@@ -30,11 +30,11 @@ class GlueConfig(Config):
     renamed: ClassVar = {"most": "max_examples", "longest": "max_length"}
     kind: Literal["glue"] = "glue"
     task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
-    """GLUE task. May also be written as `task` at the top level."""
+    """GLUE task. May also be set as `task` at the top level."""
     folder: str = "glue"
-    """Folder that holds a folder for each task, such as `SST-2`, with `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
+    """Folder with a subfolder for each task, such as `SST-2`, which holds `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
     max_examples: Positive | None = None
-    """Maximum number of training examples, taken evenly from all of them."""
+    """Maximum number of training examples, taken at even intervals from the file."""
     max_length: MaxLength = 128
     """Maximum length in tokens; longer texts are truncated."""
 
@@ -70,7 +70,7 @@ class TableConfig(Config):
     regression: bool = False
     """Regression: labels are numbers instead of class names."""
     max_examples: Positive | None = None
-    """Maximum number of training examples, taken evenly from all of them."""
+    """Maximum number of training examples, taken at even intervals from the file."""
     max_length: MaxLength = 128
     """Maximum length in tokens; longer texts are truncated."""
 
@@ -81,7 +81,7 @@ class TableConfig(Config):
         labels = () if self.regression else tuple(sorted({str(example.label) for example in examples}))
         if len(labels) == 1:
             raise RegardError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
-        return own_question(self.texts, self.label, labels)
+        return table_task(self.texts, self.label, labels)
 
     def paths(self) -> tuple[Path, Path]:
         """The training and the validation file."""
@@ -109,7 +109,7 @@ class LabelledBatch(Batch):
 
 
 @dataclass(frozen=True)
-class NumberedBatch(LabelledBatch):
+class RegressionBatch(LabelledBatch):
     """Texts, each with a number as the regression target."""
 
     targets: ClassVar = {"label_B": torch.nan}
@@ -141,7 +141,7 @@ class Labelled(SameEachEpoch):
     def fetch(self, indices: Indices) -> LabelledBatch:
         """The texts with these indices."""
         chosen: list[Encoded] = [self.encoded[i] for i in indices]
-        kind = NumberedBatch if self.label_N.is_floating_point() else LabelledBatch
+        kind = RegressionBatch if self.label_N.is_floating_point() else LabelledBatch
         texts = sequences.text_batch(self.tokenizer, chosen)
         label_B = self.label_N[torch.from_numpy(indices)]
         return kind(texts.tokens_BT, texts.segments_BT, label_B, texts.is_padding_BT)

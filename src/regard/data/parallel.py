@@ -34,8 +34,8 @@ class Pairs:
     """The sentence pairs of one or more corpora.
 
     Args:
-        corpora: the corpora, each with its sampling weight: how often an epoch holds each of its pairs. For a
-            fractional weight, that fraction of the pairs is sampled again in each epoch.
+        corpora: the corpora, each with its sampling weight: how often each of its pairs occurs in an epoch. With
+            weight 2.5, each pair occurs twice, and half of the pairs, sampled in each epoch, once more.
     """
 
     def __init__(self, corpora: Sequence[tuple[Corpus, float]], seed: int) -> None:

@@ -49,8 +49,8 @@ class Sentences:
         """The document of each of these sentences."""
         return np.searchsorted(self.documents, sentences, side="right") - 1
 
-    def gathered(self, first: Indices, wanted: Indices, min_sentences: int = 1) -> Indices:
-        """The end of a span that starts at `first`: after `wanted` tokens and `min_sentences`, or with the document."""
+    def span_end(self, first: Indices, wanted: Indices, min_sentences: int = 1) -> Indices:
+        """The end of spans that start at `first`: after `wanted` tokens and `min_sentences`, or with the document."""
         stop = np.searchsorted(self.begins, self.begins[first] + wanted)
         return np.clip(stop, first + min_sentences, self.documents[self.documents_of(first) + 1])
 
@@ -88,7 +88,7 @@ class PretrainingBatch(Batch):
     segments_BT: Tensor
     """0 for the first text and padding, 1 for the second text."""
     words_BT: Tensor
-    """The original token where it is to be predicted, else `IGNORED`."""
+    """The original token where it is a target, else `IGNORED`."""
     follows_B: Tensor
     """0 if the second text follows the first, 1 if not."""
     is_padding_BT: Tensor | None = None
@@ -100,11 +100,11 @@ class PretrainingBatch(Batch):
 
 
 class PretrainingExamples:
-    """A dataset of examples made of sentences, with other examples in each epoch.
+    """A dataset of pre-training examples, which are sampled again in each epoch.
 
     Args:
         max_length: maximum number of tokens of an example, [CLS] and [SEP]s included.
-        mask_rate: fraction of the tokens that are to be predicted.
+        mask_rate: fraction of the tokens to predict.
         whole_words: whole word masking: the subwords of a word are selected together.
         short_rate: fraction of the examples that are made shorter, so that the model also sees short texts.
         next_sentence: examples are pairs of texts for next-sentence prediction; otherwise they are single texts.
@@ -127,11 +127,11 @@ class PretrainingExamples:
         self.special_count = 3 if next_sentence else 2
         if max_length < self.special_count + 2:
             raise RegardError(
-                f"examples of {max_length} tokens are too short; "
-                f"the special tokens and two words need {self.special_count + 2}"
+                f"examples of {max_length} tokens are too short for the special tokens and two words; "
+                f"raise max_length to at least {self.special_count + 2}"
             )
         if not len(sentences):
-            raise RegardError("there is too little text, because some of it is held out for validation; give more text")
+            raise RegardError("there is too little text for both training and validation; give more text")
         if next_sentence and len(sentences.documents) == 2:
             raise RegardError(
                 "all text is one document, but next-sentence prediction needs at least two; "
@@ -152,37 +152,37 @@ class PretrainingExamples:
     def _pairs(self, capacity: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
         """Where A and B begin, where they end, and whether B follows A.
 
-        As in the paper's own code: from a run of sentences that fills an example, A is the first few, and B is the
-        others or a span of another document. In the latter case, the others are used again for the next example.
+        As in the paper's own code: of the consecutive sentences that fill an example, A is the first few, and B is the
+        rest, or a span of another document. In the latter case, the rest is used again for the next example.
         """
         # Vectorised: a candidate example is sampled for every sentence, as if it began there. Each candidate determines
         # where the next example begins, so the examples of the epoch are found by following these links from the first.
         sentences, everywhere = self.sentences, np.arange(len(self.sentences))
-        wanted, stop = self._filled(capacity, rng, min_sentences=2)
+        wanted, stop = self._full_spans(capacity, rng, min_sentences=2)
         middle = everywhere + rng.integers(1, np.maximum(stop - everywhere, 2))
-        # B cannot follow A at the end of a document: these pairs are always unrelated, so fewer of the others may be
-        must_be, draw, rate = middle == stop, rng.random(len(stop)), 0.5
+        # B cannot follow A at the end of a document; these pairs are always unrelated, so fewer of the others are
+        is_forced, draw, rate = middle == stop, rng.random(len(stop)), 0.5
         for _ in range(ROUNDS):
-            is_unrelated = must_be | (draw < rate)
-            first = _steps(np.where(is_unrelated, middle, stop))
-            forced = must_be[first].mean()
+            is_unrelated = is_forced | (draw < rate)
+            first = _follow_links(np.where(is_unrelated, middle, stop))
+            forced = is_forced[first].mean()
             rate = max(0.0, 0.5 - forced) / max(0.5, 1 - forced)
         middle, stop, is_unrelated = middle[first], stop[first], is_unrelated[first]
         begins, ends = sentences.begins[np.stack([[first, middle], [middle, stop]])].swapaxes(1, 2)
         missing = wanted[first] - (ends - begins)[:, 0]
-        start = self._elsewhere(first[is_unrelated], rng)
+        start = self._in_other_documents(first[is_unrelated], rng)
         begins[is_unrelated, 1] = sentences.begins[start]
-        ends[is_unrelated, 1] = sentences.begins[sentences.gathered(start, missing[is_unrelated])]
+        ends[is_unrelated, 1] = sentences.begins[sentences.span_end(start, missing[is_unrelated])]
         return begins, ends, is_unrelated.astype(np.int64)
 
     def _singles(self, capacity: int, rng: np.random.Generator) -> tuple[Indices, Indices, Indices]:
         """The same for single texts: B is empty and the label is ignored."""
-        _, stop = self._filled(capacity, rng)
-        first = _steps(stop)
+        _, stop = self._full_spans(capacity, rng)
+        first = _follow_links(stop)
         begins, ends = self.sentences.begins[np.stack([first, stop[first]])]
         return np.stack([begins, ends], axis=1), np.stack([ends, ends], axis=1), np.full(len(first), IGNORED)
 
-    def _filled(self, capacity: int, rng: np.random.Generator, min_sentences: int = 1) -> tuple[Indices, Indices]:
+    def _full_spans(self, capacity: int, rng: np.random.Generator, min_sentences: int = 1) -> tuple[Indices, Indices]:
         """For an example that begins at each sentence: its desired number of tokens, and the sentence at which it ends.
 
         Args:
@@ -191,9 +191,9 @@ class PretrainingExamples:
         count = len(self.sentences)
         shorter = rng.integers(2, capacity, count, endpoint=True)
         wanted = np.where(rng.random(count) < self.short_rate, shorter, capacity)
-        return wanted, self.sentences.gathered(np.arange(count), wanted, min_sentences)
+        return wanted, self.sentences.span_end(np.arange(count), wanted, min_sentences)
 
-    def _elsewhere(self, sentences: Indices, rng: np.random.Generator) -> Indices:
+    def _in_other_documents(self, sentences: Indices, rng: np.random.Generator) -> Indices:
         """For each of these sentences, a random sentence of a random other document."""
         documents = self.sentences.documents
         other = rng.integers(0, len(documents) - 2, len(sentences))
@@ -201,7 +201,7 @@ class PretrainingExamples:
         return rng.integers(documents[other], documents[other + 1])
 
 
-def _steps(after: Indices) -> Indices:
+def _follow_links(after: Indices) -> Indices:
     """Follows the links `after` from 0 to the end."""
     following, steps, at = after.tolist(), array("q"), 0
     while at < len(following):
@@ -284,7 +284,7 @@ class Masking:
         words = np.split(places, np.flatnonzero(is_new)[1:])
         selected: list[int] = []
         for i in rng.permutation(len(words)):
-            # the first word whatever its length, so that there is a target; others while they fit
+            # the first word is always selected, so that there is a target; others only if they fit
             if not selected or len(selected) + len(words[i]) <= count:
                 selected += words[i].tolist()
         return np.array(selected, np.int64)

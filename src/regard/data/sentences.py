@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-MAX_LENGTH = 400  # characters of a sentence or part of one that is translated at once
+MAX_LENGTH = 400  # characters of a sentence; a longer one is translated in parts
 
 # A sentence ends with one of these, including closing quotes and brackets. In scripts without spaces that is enough;
 # in others a space must follow, and then a character that can start a sentence.
@@ -27,10 +27,10 @@ class Document:
     gaps: tuple[str, ...]
 
     def gaps_for(self, sentences: Sequence[str]) -> list[str]:
-        """The gaps for other sentences: the same, plus a space after a sentence that no longer ends in full width."""
+        """The gaps for new sentences, with a space where a sentence no longer ends in full-width punctuation."""
         gaps = list(self.gaps)
-        for i, (mine, other) in enumerate(zip(self.sentences[:-1], sentences, strict=False), start=1):
-            if not gaps[i] and mine.endswith(_FULL_WIDTH) and not other.endswith(_FULL_WIDTH):
+        for i, (old, new) in enumerate(zip(self.sentences[:-1], sentences, strict=False), start=1):
+            if not gaps[i] and old.endswith(_FULL_WIDTH) and not new.endswith(_FULL_WIDTH):
                 gaps[i] = " "
         return gaps
 

@@ -37,23 +37,25 @@ def encode(
     seconds: Sequence[str | None] | None = None,
     *,
     max_length: int | None,
-    orders: bool = False,
+    parse_specials: bool = False,
 ) -> list[Encoded]:
     """Encodes single texts or pairs; if one is too long, the longer of its two texts is truncated at the end.
 
     Args:
         max_length: maximum number of tokens, special tokens included; None for no limit.
-        orders: special tokens in a text, such as `[MASK]`, are parsed as such instead of as plain characters.
+        parse_specials: special tokens in a text, such as `[MASK]`, are parsed as such instead of as plain characters.
     """
-    ones = tokenizer.encode(texts, orders=orders)
+    ones = tokenizer.encode(texts, parse_specials=parse_specials)
     others: Sequence[list[int] | None] = [None] * len(texts)
     if seconds is not None:
-        found = iter(tokenizer.encode([text for text in seconds if text is not None], orders=orders))
+        found = iter(tokenizer.encode([text for text in seconds if text is not None], parse_specials=parse_specials))
         others = [None if text is None else next(found) for text in seconds]
-    return [marked(tokenizer, one, other, max_length) for one, other in zip(ones, others, strict=True)]
+    return [with_special_tokens(tokenizer, one, other, max_length) for one, other in zip(ones, others, strict=True)]
 
 
-def marked(tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, max_length: int | None) -> Encoded:
+def with_special_tokens(
+    tokenizer: WordPiece, one: Sequence[int], other: Sequence[int] | None, max_length: int | None
+) -> Encoded:
     """Adds special tokens to the tokens of a text or a pair, truncated to fit."""
     sizes = len(one), len(other or ())
     kept_one, kept_other = sizes if max_length is None else fit(*sizes, max_length - (2 if other is None else 3))

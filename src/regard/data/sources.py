@@ -35,11 +35,11 @@ class Files(Config):
     """Sentence pairs in files, plain or `.gz`."""
 
     path: str
-    """TSV file with source and target in its first two columns; or, beside `target`, a file of source lines."""
+    """TSV file with source and target in its first two columns; or, with `target`, a file of source lines."""
     target: str | None = None
     """File of target lines, one for each line of `path`."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Sampling weight: how often an epoch holds each pair; a fraction holds that fraction of them."""
+    """Sampling weight: how often each pair occurs in an epoch; with 0.5, half of the pairs are sampled."""
 
     def paths(self) -> list[Path]:
         """The files, which must exist."""
@@ -74,17 +74,16 @@ FileList = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig(Config):
-    """Your own translations."""
+    """Sentence pairs from your own files."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["parallel"] = "parallel"
     train: FileList
     """Training files: a path, a table with `path` and `target`, or a list of these."""
     valid: FileList = ()
-    """Validation files, written like `train`; without any, `hold_out` pairs of the first training source are held
-    out."""
+    """Validation files, in the same form as `train`; default: `hold_out` pairs of the first training source."""
     hold_out: Positive = 1000
-    """Maximum number of training pairs held out for validation, where `valid` is not given; never more than 5 %."""
+    """Maximum number of training pairs held out for validation if `valid` is not given; at most 5 % of them."""
     max_length: Positive = 128
     """Maximum length in tokens; pairs that are longer on either side are dropped."""
     augment: Rate = 0.0

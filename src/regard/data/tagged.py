@@ -88,7 +88,7 @@ def in_pieces(tokenizer: WordPiece, given: Sequence[Sequence[str]], max_length: 
     """Splits the words of sentences into subwords, truncated to `max_length`."""
     result = []
     for tokens, words in tokenizer.encode_words(given):
-        encoded = sequences.marked(tokenizer, tokens, None, max_length)
+        encoded = sequences.with_special_tokens(tokenizer, tokens, None, max_length)
         kept = words[: len(encoded.tokens) - 2]
         firsts = [i + 1 for i, word in enumerate(kept) if not i or kept[i - 1] != word]
         result.append(Pieces(encoded, firsts))

@@ -30,7 +30,7 @@ def found(names: Iterable[str]) -> list[Path]:
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
-            raise RegardError(f"{name}: no such file, nor a folder or pattern with text files (.txt, .txt.gz)")
+            raise RegardError(f"{name}: no such file, and no folder or pattern with text files (.txt, .txt.gz)")
         for path in sorted(here):
             result.setdefault(path.resolve(), path)
     return sorted(result.values())
@@ -47,11 +47,11 @@ def _matching(pattern: str) -> set[Path]:
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without line ends; `.gz` files are decompressed."""
-    return (line.rstrip("\r\n") for line in running(path))
+    return (line.rstrip("\r\n") for line in lines_with_ends(path))
 
 
-def running(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file, a line at a time with its line end; `.gz` files are decompressed.
+def lines_with_ends(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file with their line ends; `.gz` files are decompressed.
 
     The text is unchanged, except that a byte order mark at the beginning of the file is removed, and a carriage return
     before a line feed.

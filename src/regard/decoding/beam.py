@@ -1,7 +1,7 @@
 """Beam search: at each step, the best `width` hypotheses of each sentence are kept.
 
 A beam of one is greedy search. The score of a hypothesis is its log-probability divided by (tokens)^length_penalty,
-where the end counts as a token. A finished hypothesis keeps its place in the beam, so fewer remain active. The search
+where the end token counts. A finished hypothesis keeps its place in the beam, so fewer remain active. The search
 of a sentence stops when no hypothesis is active, or no active one can beat the finished ones; the sentence then leaves
 the batch.
 """
@@ -20,7 +20,7 @@ from regard.errors import RegardError
 from regard.models.interface import Autoregressive
 
 BLOCK = 64  # tokens per block in `top_few`
-MANY = 2**15  # logits of all rows; below this number, `topk` is as fast
+MIN_LOGITS = 2**15  # in all rows; with fewer, `topk` is as fast
 Candidate = tuple[float, float, int, int]
 """A possible next token: total log-probability, the token's own, the index of the parent row in its beam, the token."""
 
@@ -155,7 +155,7 @@ def top_few(x_BV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """`x.topk(count)`, but faster for long rows: the best values are in the blocks with the best maxima."""
     length = x_BV.size(1)
     blocks = length // BLOCK
-    if blocks <= 2 * count or x_BV.numel() < MANY:
+    if blocks <= 2 * count or x_BV.numel() < MIN_LOGITS:
         best = x_BV.topk(min(count, length))
         return best.values, best.indices
     x_BGK = x_BV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))

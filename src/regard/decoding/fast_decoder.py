@@ -1,4 +1,4 @@
-"""A faster Transformer decoder for beam search and sampling: the same results with fewer calls and no copies.
+"""A faster Transformer decoder for beam search and sampling: same results, fewer calls, no copies.
 
 A decoding step computes so little that its cost is reading the weights and calling torch. Therefore query, key and
 value are one matrix product here, and the key-value cache of all layers is one tensor. The rows of a beam are queries
@@ -25,12 +25,12 @@ from regard.blocks.torch_private import has_forward_hooks
 from regard.decoding.hypothesis import NEVER
 from regard.models.interface import Autoregressive, Stacked
 
-WIDEST = 8  # rows per sentence; with more, most of the attention would be computed for masked slots
+MAX_WIDTH = 8  # rows per sentence; with more, most of the attention would be computed for masked slots
 ROOM = 16  # default minimum number of tokens by which the cache grows
 
 
 def fast_decoder(model: Autoregressive, room: int = ROOM) -> Autoregressive:
-    """A fast decoder for the model, or the model itself if it is no such Transformer.
+    """A fast decoder for the model, or the model itself if it is not a Transformer of this kind.
 
     Both `step` and `reorder` of a fast decoder consume the state that they are given.
 
@@ -67,7 +67,7 @@ class FastDecoderState:
         owners = [row // self.width for row in index_B.tolist()]
         groups = [(sentence, len(list(rows))) for sentence, rows in groupby(owners)]
         widths = {count for _, count in groups}
-        if len(widths) != 1 or max(widths) > WIDEST:
+        if len(widths) != 1 or max(widths) > MAX_WIDTH:
             groups, widths = [(sentence, 1) for sentence in owners], {1}
         (width,) = widths
         if self.unseen is None and width > 1:
@@ -83,10 +83,10 @@ class FastDecoderState:
                 self.memory_unseen = self.memory_unseen.index_select(0, sentence_N)
         self.width = width
         if width == 1 and self.unseen is not None:
-            self._go_apart()
+            self._compact()
         return self
 
-    def _go_apart(self) -> None:
+    def _compact(self) -> None:
         """Compacts the cache of each sentence, now a single row, to the slots that it attends to."""
         assert self.unseen is not None
         slot_NT = (self.unseen[:, 0, 0, : self.slots] == 0).nonzero()[:, 1].view(len(self.unseen), self.length)
@@ -102,7 +102,7 @@ class FastDecoderState:
             if self.unseen is not None:
                 self.unseen = _with_room(self.unseen[..., :start], (*self.unseen.shape[:3], room))
         if self.unseen is not None:
-            self.unseen[..., start:stop] = _own(self.width, self.unseen.dtype, self.unseen.device)
+            self.unseen[..., start:stop] = _own_slots(self.width, self.unseen.dtype, self.unseen.device)
         self.length, self.slots = self.length + 1, stop
 
 
@@ -130,7 +130,7 @@ class FastDecoder:
             return FastDecoderState(layers, length, 1, block, self.room, length, None, (), None)
         if not bool(memory.allowed.all()):
             unseen = block.new_zeros(memory.allowed.shape).masked_fill_(~memory.allowed, NEVER)
-        # contiguous, so that the heads of all sentences are one batched product without a copy at each step
+        # contiguous, so that one batched product handles the heads of all sentences without a copy at each step
         seen = [KeyValue(*(x_BHSK.contiguous() for x_BHSK in layer)) for layer in memory.layers]
         return FastDecoderState(layers, length, 1, block, self.room, length, None, seen, unseen)
 
@@ -226,11 +226,11 @@ class Layer:
 
 
 def join(model: nn.Module) -> None:
-    """Stores the weights of query, key and value contiguously, so that they are one product without a copy."""
+    """Stores the weights of query, key and value contiguously, so that one product computes all three."""
     layers: Any = model.stack().layers if isinstance(model, Stacked) else ()
     for layer in layers:
         parts = layer.attention.query, layer.attention.key, layer.attention.value
-        # joined by rows, so that each of the three stays contiguous, as optimizers expect
+        # joined along the rows, so that each of the three stays contiguous, as optimizers expect
         whole_ED = torch.cat([part.weight.detach() for part in parts])
         for part, weight_DD in zip(parts, whole_ED.chunk(3), strict=True):
             part.weight.data = weight_DD
@@ -277,6 +277,6 @@ def _with_room(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 @cache
 @torch.inference_mode(False)  # a cached tensor made in inference mode could not be used outside of it
-def _own(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _own_slots(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The mask of the slots for new tokens: each row attends only to its own."""
     return torch.full((width, width), NEVER, dtype=dtype, device=device).fill_diagonal_(0.0)

@@ -22,7 +22,7 @@ class Hypothesis:
 
 
 def forced(end: int, length: int, max_length: int, prefix: Sequence[int]) -> int | None:
-    """The token that must follow after `length` tokens: of the prefix, or the end at the maximum length; else None."""
+    """The forced token after `length` tokens: from the prefix, or the end token at the maximum length; else None."""
     if length >= max_length:
         return end
     return prefix[length] if length < len(prefix) else None

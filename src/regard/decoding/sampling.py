@@ -129,8 +129,8 @@ class Sampling:
             draws_B = torch.tensor([draws[sample] for _, sample in active], dtype=torch.float64, device=device)
             changed_BV = logits_BV
             if self.repetition_penalty != 1:
-                there = [[*(before[row[0]] if before else ()), *written[row]] for row in active]
-                changed_BV = self.penalised(logits_BV, there)
+                penalised_tokens = [[*(before[row[0]] if before else ()), *written[row]] for row in active]
+                changed_BV = self.penalised(logits_BV, penalised_tokens)
             tokens_B = self.choose(changed_BV, draws_B)
             for i, (sentence, _) in enumerate(active):
                 token = forced(self.end, length, max_length[sentence], prefixes[sentence] if prefixes else ())

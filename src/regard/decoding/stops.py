@@ -18,6 +18,6 @@ def before_stop(raw: bytes, stops: Sequence[bytes]) -> bytes:
     return raw[: min((raw.index(stop) for stop in stops if stop in raw), default=len(raw))]
 
 
-def unsure(raw: bytes, stops: Sequence[bytes]) -> int:
+def partial_stop_length(raw: bytes, stops: Sequence[bytes]) -> int:
     """The number of bytes at the end that may be the beginning of a stop string."""
     return max((n for stop in stops for n in range(1, len(stop)) if raw.endswith(stop[:n])), default=0)

@@ -22,7 +22,7 @@ class TranslationScores:
 def score(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> TranslationScores:
     """All scores of a list of translations; with `lowercase`, BLEU and chrF ignore case, as in some papers."""
     from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF  # imported late, so that translating does not wait for it
+    from sacrebleu.metrics.chrf import CHRF  # a late import, so that translating does not wait for it
 
     if len(translations) != len(references):
         raise RegardError(
@@ -78,7 +78,7 @@ def compare(
     comparisons = []
     for name, signature in signatures.items():
         one, other = (result for result in results[name] if isinstance(result, Result))
-        # for identical translations, sacreBLEU reports a significant difference
+        # sacreBLEU would report a significant difference between identical translations
         p_value = 1.0 if first == second else float(other.p_value or 0)
         comparisons.append(Comparison(name, one.score, other.score, p_value, str(signature)))
     return comparisons

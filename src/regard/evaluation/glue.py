@@ -42,7 +42,7 @@ def scores(task: GlueTask, predicted: Answers, gold: Answers) -> dict[str, float
 
 
 def counted(names: Iterable[str]) -> list[list[str]]:
-    """The tasks in GLUE's average, each with its test sets: both of MNLI are one task; AX does not count."""
+    """The tasks in GLUE's average, each with its test sets: MNLI is one task with two, and AX does not count."""
     result: dict[str, list[str]] = {}
     for name in names:
         if name != "ax":
@@ -95,7 +95,7 @@ def _published(columns: str, rows: str) -> dict[str, dict[str, dict[str, float]]
 
 
 REFERENCE = {
-    # Devlin et al. 2018, table 1, as the lectures show it: results on the test sets.
+    # Devlin et al. 2018, table 1: results on the test sets.
     **_published(
         "mnli.accuracy mnli-mm.accuracy qqp.f1 qnli.accuracy sst2.accuracy cola.matthews stsb.spearman mrpc.f1 "
         "rte.accuracy",
@@ -107,7 +107,7 @@ BERT-base         84.6/83.4  71.2  90.5  93.5  52.1  85.8  88.9  66.4
 BERT-large        86.7/85.9  72.1  92.7  94.9  60.5  86.5  89.3  70.1
 """,
     ),
-    # gluebenchmark.com/leaderboard, as the lectures show it, with human performance at rank 14.
+    # gluebenchmark.com/leaderboard, when human performance was at rank 14.
     **_published(
         "cola.matthews sst2.accuracy mrpc.f1 mrpc.accuracy stsb.pearson stsb.spearman qqp.f1 qqp.accuracy "
         "mnli.accuracy mnli-mm.accuracy qnli.accuracy rte.accuracy wnli.accuracy ax.matthews",

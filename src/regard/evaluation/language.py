@@ -18,7 +18,7 @@ from regard.data.completion import WindowBatch, pieces, tokenized
 from regard.errors import RegardError
 
 BATCH_TOKENS = 4096
-MOST = 700.0  # exp overflows above about this loss
+MAX_LOSS = 700.0  # exp overflows slightly above this
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LanguageScores:
 
 def perplexity(loss: float) -> float:
     """exp(loss), or infinity if it would overflow."""
-    return math.exp(loss) if loss < MOST else math.inf
+    return math.exp(loss) if loss < MAX_LOSS else math.inf
 
 
 def score(
@@ -54,7 +54,7 @@ def score(
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
-        raise RegardError("there is no text to evaluate the model on")
+        raise RegardError("the text is empty, so there is nothing to evaluate; give at least one character")
     # the sum of a batch is a Python float, which is float64
     total = sum(loss(batch) for batch in overlapping(np.concatenate([[tokenizer.begin], tokens]), context))
     mean, size = total / len(tokens), len(text.encode())

@@ -22,8 +22,8 @@ def f1(predicted: Sequence[Hashable], gold: Sequence[Hashable], positive: Hashab
     """The harmonic mean of precision and recall of one label; 0 if it is neither predicted nor in the gold labels."""
     _check(predicted, gold)
     found = np.array([label == positive for label in predicted])
-    there = np.array([label == positive for label in gold])
-    both, either = 2 * np.sum(found & there), np.sum(found) + np.sum(there)
+    present = np.array([label == positive for label in gold])
+    both, either = 2 * np.sum(found & present), np.sum(found) + np.sum(present)
     return float(both / either) if either else 0.0
 
 

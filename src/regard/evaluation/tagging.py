@@ -38,15 +38,17 @@ def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) ->
         raise RegardError(
             f"got {len(gold):,} sentences and {len(predicted):,} predicted ones; the numbers must be equal"
         )
-    for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
-        if len(right) != len(given):
-            raise RegardError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
+    for number, (right, guessed) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(right) != len(guessed):
+            raise RegardError(
+                f"sentence {number} has {len(right)} words and {len(guessed)} predicted tags; the numbers must be equal"
+            )
     pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
     if not pairs:
         raise RegardError("there is nothing to score")
     tags = {tag: _score(tag, pairs) for tag in sorted(set(chain.from_iterable(pairs)))}
     return {
-        "accuracy": sum(n for (right, given), n in pairs.items() if right == given) / pairs.total(),
+        "accuracy": sum(n for (right, tag), n in pairs.items() if right == tag) / pairs.total(),
         "macro_f1": sum(tag.f1 for tag in tags.values()) / len(tags),
         "tags": tags,
     }
@@ -54,10 +56,10 @@ def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) ->
 
 def _score(tag: str, pairs: Counter[tuple[str, str]]) -> TagScore:
     hits = pairs[tag, tag]
-    given = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
+    guessed = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
     count = sum(n for (right, _), n in pairs.items() if right == tag)
     # the harmonic mean of precision and recall, without dividing by them
-    return TagScore(_ratio(hits, given), _ratio(hits, count), _ratio(2 * hits, given + count), count)
+    return TagScore(_ratio(hits, guessed), _ratio(hits, count), _ratio(2 * hits, guessed + count), count)
 
 
 def _ratio(part: int, whole: int) -> float:

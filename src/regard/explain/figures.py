@@ -18,8 +18,8 @@ from regard.explain.positions import similarity
 MAP = "cividis"  # readable with colour blindness and in greyscale
 SIGNED = "PuOr"  # likewise, for positive and negative values
 DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
-LARGEST = 30  # approximate maximum side of a figure, in inches
-FAINT = 0.02  # weights below this are not drawn as lines
+MAX_SIDE = 30  # approximate maximum side of a figure, in inches
+MIN_WEIGHT = 0.02  # weights below this are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
 # fallback fonts, used if installed, for scripts that matplotlib's own font lacks
 FONTS = (
@@ -45,7 +45,7 @@ def save(figure: Figure, path: Path) -> None:
 
 def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
     """An alignment matrix as in Bahdanau et al.: one row per output word, one column per input word."""
-    cell = min(0.5, LARGEST / max(len(rows), len(columns), 1))
+    cell = min(0.5, MAX_SIDE / max(len(rows), len(columns), 1))
     figure = Figure(figsize=(1.2 + cell * len(columns), 0.8 + cell * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     if rows and columns:
@@ -60,11 +60,11 @@ def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequen
 def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> Figure:
     """Lines from each query word, on the left, to the key words; width and opacity show the weight."""
     height = max(len(rows), len(columns))
-    figure = Figure(figsize=(5, min(LARGEST, 0.6 + 0.32 * height)), layout="constrained")
+    figure = Figure(figsize=(5, min(MAX_SIDE, 0.6 + 0.32 * height)), layout="constrained")
     axes = figure.add_subplot()
     for row, values in enumerate(weights):
         for column, weight in enumerate(values):
-            if weight < FAINT:
+            if weight < MIN_WEIGHT:
                 continue
             axes.plot([0, 1], [row, column], color=DARK, alpha=min(1.0, weight), linewidth=0.5 + 3 * weight)
     for x, names, side in ((-0.03, rows, "right"), (1.03, columns, "left")):
@@ -79,7 +79,7 @@ def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
 def grid(maps: Mapping[str, Tensor]) -> Figure:
     """Small maps of all heads of all layers: one row per attention layer, one column per head."""
     heads = max(len(weights_HTS) for weights_HTS in maps.values())
-    cell = min(1.3, LARGEST / max(heads, len(maps)))
+    cell = min(1.3, MAX_SIDE / max(heads, len(maps)))
     figure = Figure(figsize=(2.2 + cell * heads, 0.4 + cell * len(maps)), layout="constrained")
     for row, (path, weights_HTS) in enumerate(maps.items()):
         for head, weights_TS in enumerate(weights_HTS):
@@ -139,8 +139,8 @@ def learning_curves(log: Path, curves: Sequence[Curve]) -> Figure:
 
 def _draw_curve(axes: Axes, entries: Sequence[dict[str, float]], curve: Curve) -> None:
     drawn = [
-        *axes.plot(*_series(entries, curve.loss), color=LIGHT, label="loss in training"),
-        *axes.plot(*_series(entries, f"valid_{curve.loss}"), color=DARK, marker=".", label="loss in validation"),
+        *axes.plot(*_series(entries, curve.loss), color=LIGHT, label="training loss"),
+        *axes.plot(*_series(entries, f"valid_{curve.loss}"), color=DARK, marker=".", label="validation loss"),
     ]
     axes.set_xlabel("step")
     axes.set_ylabel("loss")

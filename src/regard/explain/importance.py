@@ -18,7 +18,7 @@ from regard.blocks.repeated import Hooks, by_depth, repeated
 from regard.explain.trace import Trace, mean
 from regard.models.interface import Answering
 
-LOGITS = 2**26  # maximum number of logits in one forward pass: a quarter of a gigabyte
+MAX_LOGITS = 2**26  # in one forward pass; 256 MB in float32
 
 
 def head_effects(trace: Trace) -> dict[str, Tensor]:
@@ -29,10 +29,10 @@ def head_effects(trace: Trace) -> dict[str, Tensor]:
     tokens = max(len(stream.tokens) for stream in trace.streams.values())
     # upper bound: a token has at most as many logits as the largest matrix has rows
     logits = tokens * max(parameter.size(0) for parameter in trace.model.parameters())
-    at_once = max(1, LOGITS // logits)
+    batch_size = max(1, MAX_LOGITS // logits)
     changes = []
-    for start in range(0, len(heads), at_once):
-        chosen = heads[start : start + at_once]
+    for start in range(0, len(heads), batch_size):
+        chosen = heads[start : start + batch_size]
         with drop_one_head_each(trace.model, chosen):
             sums_B = _target_log_probability(trace, trace.run(len(chosen) + 1)).sum(1)  # the last copy keeps all heads
         changes.append(sums_B[:-1] - sums_B[-1])

@@ -22,8 +22,8 @@ def encodings(model: Any, length: int, kind: str = "own") -> Tensor:
         raise RegardError(f"unknown kind of positions {kind!r}; choose from {', '.join(KINDS)}")
     own, width = _own(model), own_width(model)
     if kind == "own" and isinstance(own, Positions):
-        reach = getattr(own.encoding, "context", length)
-        encoding: Tensor = own.encoding(next(model.parameters()).new_zeros(1, min(length, reach), 1))
+        max_length = getattr(own.encoding, "context", length)
+        encoding: Tensor = own.encoding(next(model.parameters()).new_zeros(1, min(length, max_length), 1))
         return encoding.detach().cpu()
     context = max(length, getattr(model.config, "context", length))
     table = Fourier(width, context) if kind == "fourier" else Sinusoidal(width)
@@ -38,7 +38,7 @@ def own_width(model: nn.Module) -> int:
         return own.head_width
     if isinstance(own, Positions):
         return int(own.encoding(next(model.parameters()).new_zeros(1, 1, 1)).size(-1))
-    raise RegardError("this model has no positional encoding: it knows token order from recurrence, or not at all")
+    raise RegardError("this model has no positional encoding; token order comes from recurrence, if at all")
 
 
 def own_kind(model: nn.Module) -> str:

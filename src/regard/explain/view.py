@@ -25,7 +25,7 @@ class AttentionView:
 
     Args:
         kind: a "matrix" as in Bahdanau et al., "lines" between the words, a "grid" of all layers and heads, or the
-            "positions" of the model.
+            model's positional encodings ("positions").
         layer: the path of an attention layer; default: the mean over all cross-attention layers, or over all layers if
             there is no cross-attention.
         head: the index of a head, from 0; default: the mean over all heads.

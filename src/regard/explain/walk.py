@@ -148,22 +148,22 @@ def walk(trace: Trace, path: str, token: int, head: int = 0) -> list[Step]:
 
 def _recorded(trace: Trace, part: ModelPart, root: nn.Module, token: int) -> list[_Call]:
     """The calls of a part's module and all its submodules during a forward pass, nested."""
-    under_way = [_Call(None, (), token)]
+    open_calls = [_Call(None, (), token)]
 
     def begin(module: nn.Module, args: tuple[Any, ...]) -> None:
-        under_way.append(_Call(module, args, token))
+        open_calls.append(_Call(module, args, token))
 
     def end(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
-        call = under_way.pop()
+        call = open_calls.pop()
         call.output = output
-        under_way[-1].inside.append(call)
+        open_calls[-1].inside.append(call)
 
     with Hooks(trace.model) as hooks:
         for module in root.modules():
             hooks.before(part.path, module, begin)
             hooks.after(part.path, module, end)
         trace.run()
-    return under_way[0].inside
+    return open_calls[0].inside
 
 
 def _operations(root: _Call) -> list[Operation]:

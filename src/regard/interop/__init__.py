@@ -1,1 +1,1 @@
-"""Models of other libraries, in and out."""
+"""Import and export of models of other libraries."""

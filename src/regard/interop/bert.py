@@ -1,7 +1,7 @@
-"""Hugging Face's BERT: its folders as our models, and our models as its folders.
+"""Import and export of Hugging Face's BERT.
 
-One table of names serves both directions, and one of the config's keys. Which head a model has follows from the name of
-its architecture; where config.json names none, by its tensors.
+One table of tensor names and one of config keys serve both directions. The head follows from the architecture that
+config.json names or, if it names none, from the names of the tensors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
-from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_room, expect_tensors, read_json, write_json
+from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_rows, expect_tensors, read_json, write_json
 from regard.models.bert import BertConfig
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 
@@ -72,7 +72,7 @@ ONLY = {
 
 
 def names(config: BertConfig) -> dict[str, str]:
-    """Hugging Face's names of our tensors."""
+    """Maps Hugging Face's tensor names to ours."""
     modules = {
         "embeddings.word_embeddings": "tokens",
         "embeddings.token_type_embeddings": "segments",
@@ -101,17 +101,17 @@ def names(config: BertConfig) -> dict[str, str]:
     return result
 
 
-def _plain(name: str) -> str:
-    """A tensor's name as any version writes it: without the prefix that a head brings, a norm's in today's words."""
+def _canonical_name(name: str) -> str:
+    """A tensor's name without the prefix of models with a head, and with today's names of layer norm parameters."""
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
     return name.removeprefix("bert.")
 
 
-# in
+# import
 
 
 def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPiece]]:
-    """A folder of Hugging Face's: config, weights and codecs."""
+    """Reads a Hugging Face folder: config, weights and codecs."""
     theirs = read_json(folder / "config.json")
     tensors = files.read_weights(folder)
     try:
@@ -124,51 +124,57 @@ def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPie
 
 
 def read_config(theirs: Mapping[str, Any], tensors: Iterable[str]) -> BertConfig:
-    """Our config for a BERT whose tensors have these names."""
-    head = _read_head(theirs, {_plain(name) for name in tensors})
-    return parse(BertConfig, {**read_shape(theirs, FIELDS), "head": head}, source="its config.json, in our names")
+    """Converts a BERT's config.json; the names of its tensors help to determine its head."""
+    head = _read_head(theirs, {_canonical_name(name) for name in tensors})
+    return parse(
+        BertConfig,
+        {**read_hyperparameters(theirs, FIELDS), "head": head},
+        source="config.json, with our key names",
+    )
 
 
-def read_shape(theirs: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """What a config says of an encoder, under our names."""
+def read_hyperparameters(theirs: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """An encoder's hyperparameters from config.json, under our names."""
     activation = theirs.get("hidden_act", "gelu")
     if activation not in ACTIVATIONS:
-        raise RegardError(f"hidden_act = {activation!r} is not known; known are {', '.join(ACTIVATIONS)}")
-    # our defaults are theirs, so that a key that an old version did not write yet may be missing
+        raise RegardError(f"hidden_act = {activation!r} is not supported; supported: {', '.join(ACTIVATIONS)}")
+    # our defaults equal Hugging Face's, so keys that old versions did not write may be missing
     known = {mine: theirs[key] for key, mine in fields.items() if theirs.get(key) is not None}
     return {**known, "activation": ACTIVATIONS[activation]}
 
 
 def _read_head(theirs: Mapping[str, Any], tensors: set[str]) -> dict[str, Any]:
-    architecture = (theirs.get("architectures") or [_guess(tensors)])[0]
+    architecture = (theirs.get("architectures") or [_guess_architecture(tensors)])[0]
     if architecture not in ARCHITECTURES:
-        raise RegardError(f"no head of ours answers like {architecture}'s; known are {', '.join(ARCHITECTURES)}")
+        raise RegardError(f"architecture {architecture} is not supported; supported: {', '.join(ARCHITECTURES)}")
     kind = ARCHITECTURES[architecture]
     if kind == "none":
         return {"kind": kind, "pooled": "pooler.dense.weight" in tensors}
     if kind == "pretraining":
-        # the first BERTs are called BertForMaskedLM, but have the other head, too
+        # the original BERTs are named BertForMaskedLM but also have the next-sentence head
         return {
             "kind": kind,
             "pooled": architecture == "BertForPreTraining" or "cls.seq_relationship.weight" in tensors,
         }
-    return read_answers(theirs, kind)
+    return read_finetuned_head(theirs, kind)
 
 
-def read_answers(theirs: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """A head that is fine-tuned, of a kind that its architecture tells: it answers with labels, a number or a span."""
+def read_finetuned_head(theirs: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The config of a fine-tuned head: its labels, a number (regression) or a span."""
     if kind == "span":
         return {"kind": kind}
     labels, problem = _read_labels(theirs), theirs.get("problem_type")
     if kind == "tagging":
         return {"kind": kind, "labels": labels}
     if problem == "multi_label_classification" or (problem == "regression" and len(labels) > 1):
-        raise RegardError(f"problem_type = {problem!r} with {len(labels)} labels: a text has one label, or one number")
+        raise RegardError(
+            f"problem_type = {problem!r} with {len(labels)} labels is not supported; a text has one label or one number"
+        )
     return {"kind": "regression"} if len(labels) == 1 else {"kind": kind, "labels": labels}
 
 
-def _guess(tensors: set[str]) -> str:
-    """The architecture that has these tensors."""
+def _guess_architecture(tensors: set[str]) -> str:
+    """Guesses the architecture from the names of its tensors."""
     if "cls.predictions.transform.dense.weight" in tensors:
         return "BertForMaskedLM"
     if "cls.seq_relationship.weight" in tensors:
@@ -178,9 +184,9 @@ def _guess(tensors: set[str]) -> str:
     if "classifier.weight" not in tensors:
         return "BertModel"
     if "pooler.dense.weight" in tensors:
-        # in old folders, taggers have a pooler that they do not use
+        # in old folders, taggers also have a pooler, which they do not use
         raise RegardError(
-            "its config.json does not say whether the classifier is for texts or tokens; add "
+            "config.json names no architecture, so the classifier may be for texts or tokens; add "
             '"architectures": ["BertForSequenceClassification"] or ["BertForTokenClassification"]'
         )
     return "BertForTokenClassification"
@@ -189,58 +195,60 @@ def _guess(tensors: set[str]) -> str:
 def _read_labels(theirs: Mapping[str, Any]) -> list[str]:
     numbered = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
     if numbered.keys() != {str(i) for i in range(len(numbered))}:
-        raise RegardError(f"id2label has the numbers {', '.join(numbered)}; {len(numbered)} labels count from 0")
+        raise RegardError(
+            f"id2label has the ids {', '.join(numbered)}; number its labels from 0 to {len(numbered) - 1}"
+        )
     return [str(numbered[str(i)]) for i in range(len(numbered))]
 
 
 def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
-    """Our tensors from Hugging Face's; what has no place is an error."""
-    given = untied({_plain(name): tensor for name, tensor in theirs.items()})
-    table = {_plain(name): mine for name, mine in names(config).items()}
-    # positions are computed; and a pooler that no head uses is ignored by Hugging Face's classes, too
-    idle = BUFFERS if config.head.pooled else BUFFERS | POOLER
-    given = {name: tensor for name, tensor in given.items() if name not in idle}
+    """Converts Hugging Face's tensors to ours; missing and unexpected ones are an error."""
+    given = drop_tied_copies({_canonical_name(name): tensor for name, tensor in theirs.items()})
+    table = {_canonical_name(name): mine for name, mine in names(config).items()}
+    # buffers are computed; a pooler that no head uses is ignored by Hugging Face's classes, too
+    ignored = BUFFERS if config.head.pooled else BUFFERS | POOLER
+    given = {name: tensor for name, tensor in given.items() if name not in ignored}
     with torch.device("meta"):
-        wanted = config.build().state_dict()
-    expect_tensors(given, {name: wanted[mine] for name, mine in table.items()}, "BERT")
+        expected = config.build().state_dict()
+    expect_tensors(given, {name: expected[mine] for name, mine in table.items()}, "BERT")
     return {mine: given[name].float() for name, mine in table.items()}
 
 
-def untied(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors without the copies of those that are tied."""
+def drop_tied_copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors without the copies of tied ones."""
     result = dict(given)
     for copy, original in TIED.items():
         if copy in result:
             tensor = result.pop(copy)
             if not torch.equal(result.setdefault(original, tensor), tensor):
-                raise RegardError(f"{copy} is not {original}; only an output layer tied to the embedding is known")
+                raise RegardError(f"{copy} differs from {original}; only tied tensors can be converted")
     return result
 
 
-def read_tokenizer(folder: Path, theirs: Mapping[str, Any], rows: int) -> WordPiece:
-    """The tokenizer of a folder, which must fit its model's config and the rows of its table."""
+def read_tokenizer(folder: Path, theirs: Mapping[str, Any], vocab_size: int) -> WordPiece:
+    """Reads the tokenizer of a folder and checks that it fits the model's config and vocabulary size."""
     tokenizer = _read_tokenizer(folder)
-    expect_room(folder, tokenizer.vocab_size, rows)
+    expect_rows(folder, tokenizer.vocab_size, vocab_size)
     pad = theirs.get("pad_token_id")
     if tokenizer.pad != (pad or 0):
         raise RegardError(
-            f"{folder}: padding is {tokenizer.pad} to its tokenizer, to its model {pad or 0}; "
-            f"correct pad_token_id in config.json, if both are of one model"
+            f"{folder}: the padding token is {tokenizer.pad} in the tokenizer, but {pad or 0} in config.json; "
+            f"if both belong to the same model, correct pad_token_id in config.json"
         )
     return tokenizer
 
 
 def _read_tokenizer(folder: Path) -> WordPiece:
     path = folder / "tokenizer_config.json"
-    about = read_json(path) if path.is_file() else {}
+    settings = read_json(path) if path.is_file() else {}
     if (folder / "tokenizer.json").is_file():
         tokenizer = WordPiece.load(folder / "tokenizer.json")
         for key, name in NORMALIZER.items():
             value = getattr(tokenizer.engine.normalizer, name)
-            if about.get(key, value) not in (value, None):
+            if settings.get(key, value) not in (value, None):
                 raise RegardError(
-                    f"{path}: {key} = {about[key]}, but {name} = {value} in tokenizer.json; "
-                    f"make both say what the model was trained with"
+                    f"{path}: {key} = {settings[key]}, but {name} = {value} in tokenizer.json; "
+                    f"set both to the value that the model was trained with"
                 )
         return tokenizer
     path = folder / "vocab.txt"
@@ -253,36 +261,36 @@ def _read_tokenizer(folder: Path) -> WordPiece:
     try:
         return WordPiece.from_vocabulary(
             tokens,
-            lowercase=about.get("do_lower_case", True),
-            strip_accents=about.get("strip_accents"),
-            chinese=about.get("tokenize_chinese_chars", True),
+            lowercase=settings.get("do_lower_case", True),
+            strip_accents=settings.get("strip_accents"),
+            chinese=settings.get("tokenize_chinese_chars", True),
         )
     except RegardError as error:
         raise RegardError(f"{path}: {error}") from None
 
 
-# out
+# export
 
 
 def write(folder: Path, config: BertConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, WordPiece]) -> None:
-    """Writes a folder that `from_pretrained` opens, of the architecture's class and of `AutoTokenizer`.
+    """Writes a folder for `from_pretrained` of the architecture's class and of `AutoTokenizer`.
 
-    Without head and pooler, the class is `BertModel`, to be told `add_pooling_layer=False`.
+    A model without head and pooler opens with `BertModel.from_pretrained(folder, add_pooling_layer=False)`.
     """
     write_tensors(folder / WEIGHTS, {theirs: weights[mine] for theirs, mine in names(config).items()})
-    about = {"architectures": [_architecture(config.head)], **ONLY, **about_encoder(config, FIELDS)}
-    write_json(folder / "config.json", {**about, "pad_token_id": codecs["text"].pad})
+    entries = {"architectures": [_architecture(config.head)], **ONLY, **encoder_entries(config, FIELDS)}
+    write_json(folder / "config.json", {**entries, "pad_token_id": codecs["text"].pad})
     write_tokenizer(folder, codecs["text"], model_max_length=config.context)
 
 
-def about_encoder(config: Any, fields: Mapping[str, str]) -> dict[str, Any]:
-    """What config.json says of an encoder's shape and of its head."""
+def encoder_entries(config: Any, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The entries of config.json for an encoder's hyperparameters and its head."""
     activations = {mine: theirs for theirs, mine in ACTIVATIONS.items()}
     return {
         **{theirs: getattr(config, mine) for theirs, mine in fields.items()},
         "hidden_act": activations[config.activation],
-        "attention_probs_dropout_prob": 0.0,  # our attention weights are never dropped
-        **_about_labels(config.head),
+        "attention_probs_dropout_prob": 0.0,  # Regard has no dropout on attention weights
+        **_label_entries(config.head),
     }
 
 
@@ -293,20 +301,20 @@ def _architecture(head: AnyHead) -> str:
     return next(name for name, other in ARCHITECTURES.items() if other == kind)
 
 
-def _about_labels(head: AnyHead) -> dict[str, Any]:
-    problems = {"classification": "single_label_classification", "regression": "regression", "tagging": None}
-    if head.kind not in problems:
+def _label_entries(head: AnyHead) -> dict[str, Any]:
+    problem_types = {"classification": "single_label_classification", "regression": "regression", "tagging": None}
+    if head.kind not in problem_types:
         return {}
     labels = head.labels if isinstance(head, ClassificationHead | TaggingHead) else ("LABEL_0",)
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
-        "problem_type": problems[head.kind],
+        "problem_type": problem_types[head.kind],
     }
 
 
-def write_tokenizer(folder: Path, tokenizer: WordPiece, **about_model: Any) -> None:
-    """Writes the files of a tokenizer; what else they say of the model is given."""
+def write_tokenizer(folder: Path, tokenizer: WordPiece, **model_entries: Any) -> None:
+    """Writes the files of a tokenizer; `model_entries` are added to tokenizer_config.json."""
     engine = Engine.from_str(tokenizer.to_json())
     engine.post_processor = processors.TemplateProcessing(
         single=f"{BEGIN} $A {END}",
@@ -316,15 +324,15 @@ def write_tokenizer(folder: Path, tokenizer: WordPiece, **about_model: Any) -> N
     engine.save(str(folder / "tokenizer.json"))
     tokens = tokenizer.pieces(range(tokenizer.vocab_size))
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), "utf-8")
-    about = {
+    settings = {
         "tokenizer_class": "BertTokenizer",
-        # Hugging Face's library takes these from here, not from tokenizer.json
+        # Hugging Face's library reads these here, not in tokenizer.json
         **{key: getattr(engine.normalizer, name) for key, name in NORMALIZER.items()},
-        **about_model,
+        **model_entries,
         "pad_token": PAD_TOKEN,
         "unk_token": UNKNOWN,
         "cls_token": BEGIN,
         "sep_token": END,
         "mask_token": MASK,
     }
-    write_json(folder / "tokenizer_config.json", about)
+    write_json(folder / "tokenizer_config.json", settings)

@@ -1,7 +1,7 @@
-"""CTranslate2: our models as its folders, which it runs in 8 bits faster than torch does in 32.
+"""Export to CTranslate2, which runs models in 8 bits faster than torch does in 32.
 
-Its specification of a Transformer is filled from our modules directly. Positions become a table of `context` rows, but
-for rotary ones, which it turns itself. What it cannot compute is refused.
+Our modules directly fill CTranslate2's specification of a Transformer. Positions become a table of `context` rows,
+except rotary ones, which CTranslate2 computes itself. Models that it cannot compute are refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,12 +27,12 @@ ACTIVATIONS = {
 
 
 def write(folder: Path, model: Any, codecs: Mapping[str, Any], quantize: str | None) -> None:
-    """Writes a model's weights, whole or in 8 bits, and its vocabulary as CTranslate2 reads them."""
-    makers: dict[str, Callable[..., Any]] = {"transformer": _transformer, "gpt2": _gpt2, "bert": _bert}
+    """Writes a model's weights, in float32 or quantized, and its vocabulary in CTranslate2's format."""
+    converters: dict[str, Callable[..., Any]] = {"transformer": _transformer, "gpt2": _gpt2, "bert": _bert}
     kind = model.config.kind
-    if kind not in makers:
-        raise RegardError(f"CTranslate2 does not know models of kind '{kind}'; those of {', '.join(makers)} it does")
-    spec = makers[kind](model, model.config, **codecs)
+    if kind not in converters:
+        raise RegardError(f"CTranslate2 does not support models of kind '{kind}'; supported: {', '.join(converters)}")
+    spec = converters[kind](model, model.config, **codecs)
     spec.validate()
     spec.optimize(quantization=quantize or "float32")
     spec.save(str(folder))
@@ -40,27 +40,30 @@ def write(folder: Path, model: Any, codecs: Mapping[str, Any], quantize: str | N
 
 def _transformer(model: Any, config: TransformerConfig, source: Any, target: Any) -> Any:
     if config.norm != "layer":
-        raise RegardError(f"CTranslate2 has no norm = '{config.norm}'; only models with norm = 'layer' are exported")
+        raise RegardError(
+            f"CTranslate2 does not support norm = '{config.norm}'; train with model.norm=layer to export the model"
+        )
     if config.position_merge != "add":
         raise RegardError(
-            f"CTranslate2 has no position_merge = '{config.position_merge}'; only models with 'add' are exported"
+            f"CTranslate2 does not support position_merge = '{config.position_merge}'; "
+            f"train with model.position_merge=add to export the model"
         )
-    about: dict[str, Any] = {
+    options: dict[str, Any] = {
         "num_heads": config.heads,
         "pre_norm": config.norm_placement == "pre",
         "activation": ACTIVATIONS[config.activation],
         "rotary_dim": config.width // config.heads if config.positions == "rotary" else None,
     }
     spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(config.encoder_layers, **about),
-        transformer_spec.TransformerDecoderSpec(config.decoder_layers, **about),
+        transformer_spec.TransformerEncoderSpec(config.encoder_layers, **options),
+        transformer_spec.TransformerDecoderSpec(config.decoder_layers, **options),
     )
-    spec.encoder.embeddings[0].weight = _whole(model.source_embedding.weight)
-    spec.decoder.embeddings.weight = _whole(model.target_embedding.weight)
+    spec.encoder.embeddings[0].weight = _copy(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _copy(model.target_embedding.weight)
     weight_VD, bias_V = model.output_parameters()
-    spec.decoder.projection.weight = _whole(weight_VD)
+    spec.decoder.projection.weight = _copy(weight_VD)
     if bias_V is not None:
-        spec.decoder.projection.bias = _whole(bias_V)
+        spec.decoder.projection.bias = _copy(bias_V)
     for part, ours in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         if config.positions != "rotary":
             part.position_encodings.encodings = _table(ours.positions, config)
@@ -82,15 +85,15 @@ def _gpt2(model: Any, config: Gpt2Config, text: Any) -> Any:
         config.layers, config.heads, activation=ACTIVATIONS[config.activation]
     )
     spec.decoder.scale_embeddings = False
-    # rows that stand for no token, which our completions leave out of account, are left out
+    # rows without a token are left out; our own completion ignores them, too
     for table in (spec.decoder.embeddings, spec.decoder.projection):
-        table.weight = _whole(model.tokens.weight[: text.vocab_size])
+        table.weight = _copy(model.tokens.weight[: text.vocab_size])
     spec.decoder.position_encodings.encodings = _table(model.positions, config)
     _layers(spec.decoder.layer, model.layers)
     _norm(spec.decoder.layer_norm, model.norm)
     names = text.names(text.vocab_size)
     spec.register_vocabulary(names)
-    if text.end is not None:  # without one, the end is a token that CTranslate2 adds and nothing ever says
+    if text.end is not None:  # otherwise CTranslate2 adds an end token that is never generated
         spec.config.unk_token = spec.config.eos_token = names[text.end]
     spec.config.bos_token = names[text.begin]
     spec.config.layer_norm_epsilon = config.norm_eps
@@ -109,8 +112,8 @@ def _bert(model: Any, config: BertConfig, text: Any) -> Any:
     )
     spec = transformer_spec.TransformerEncoderModelSpec(encoder, pooling_layer=config.head.pooled)
     encoder.scale_embeddings = False
-    encoder.embeddings[0].weight = _whole(model.tokens.weight)
-    encoder.embeddings[1].weight = _whole(model.segments.weight)
+    encoder.embeddings[0].weight = _copy(model.tokens.weight)
+    encoder.embeddings[1].weight = _copy(model.segments.weight)
     encoder.position_encodings.encodings = _table(model.positions, config)
     _norm(encoder.layernorm_embedding, model.norm)
     _layers(encoder.layer, model.layers)
@@ -134,30 +137,30 @@ def _layers(specs: Iterable[Any], layers: Iterable[Any]) -> None:
 
 
 def _attention(spec: Any, attention: Any, norm: nn.Module) -> None:
-    """Matrices that are multiplied with the same vectors are one matrix there."""
-    *asking, out = spec.linear
+    """CTranslate2 stores matrices that are applied to the same vectors as one."""
+    *merged, out = spec.linear
     parts = attention.query, attention.key, attention.value
-    for linear, some in zip(asking, [parts] if len(asking) == 1 else [parts[:1], parts[1:]], strict=True):
-        _linear(linear, *some)
+    for linear, group in zip(merged, [parts] if len(merged) == 1 else [parts[:1], parts[1:]], strict=True):
+        _linear(linear, *group)
     _linear(out, attention.out)
     _norm(spec.layer_norm, norm)
 
 
 def _linear(spec: Any, *linears: Any) -> None:
-    spec.weight = _whole(torch.cat([linear.weight for linear in linears]))
-    spec.bias = _whole(torch.cat([linear.bias for linear in linears]))
+    spec.weight = _copy(torch.cat([linear.weight for linear in linears]))
+    spec.bias = _copy(torch.cat([linear.bias for linear in linears]))
 
 
 def _norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _whole(norm.weight), _whole(norm.bias)
+    spec.gamma, spec.beta = _copy(norm.weight), _copy(norm.bias)
 
 
 def _table(positions: nn.Module | None, config: Any) -> Tensor:
-    """What is added to the vectors at each position, which is nothing where there are no positions."""
-    nothing_1TD = torch.zeros(1, config.context, config.width)
-    return _whole(nothing_1TD if positions is None else positions(nothing_1TD))[0]
+    """The vector that is added at each position; zeros if the model adds none."""
+    zeros_1TD = torch.zeros(1, config.context, config.width)
+    return _copy(zeros_1TD if positions is None else positions(zeros_1TD))[0]
 
 
-def _whole(x: Tensor) -> Tensor:
-    # a copy, or else it would be our model that is brought into 8 bits, in place
+def _copy(x: Tensor) -> Tensor:
+    # a copy, because quantization would change our model in place
     return x.detach().float().clone(memory_format=torch.contiguous_format)

@@ -1,7 +1,7 @@
-"""Models that CTranslate2 runs: they translate and embed as ours do, and are checked against ours.
+"""Models that run on CTranslate2: they translate and embed like ours, and exports are checked against our models.
 
-A search for the best text is CTranslate2's own: with a beam of one it finds what ours finds, with a wider one it may
-find another text. Looking inside is left to torch.
+Beam search is CTranslate2's own: with a beam of one it finds the same text as ours, with a wider beam it may find
+another one. Inspection is left to torch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,17 +28,17 @@ from regard.tasks.completion import Completer, CompletionTask
 from regard.tasks.embedding import Embedder, Join, pooled
 from regard.tasks.translation import TranslationTask, Translator
 
-NEAR, NEAR_IN_8_BITS = 1e-3, 0.1  # log-probability a token: at worst, as float32 rounds, and on average
-ALIKE, ALIKE_IN_8_BITS = 1 - 1e-5, 0.99  # cosine of two vectors, at worst
-SAMPLES, LONGEST = 8, 16  # random texts that an export is checked with, and the tokens of the longest
+TOLERANCE, TOLERANCE_8_BITS = 1e-3, 0.1  # difference of log-probabilities: maximum in float32, mean in 8 bits
+MIN_COSINE, MIN_COSINE_8_BITS = 1 - 1e-5, 0.99  # of our vector of a text and CTranslate2's
+SAMPLES, MAX_TOKENS = 8, 16  # number of random texts that an export is checked with, and their maximum length
 
 
 class Ct2Translator(Translator):
-    """A translator whose texts CTranslate2 writes.
+    """A translator that runs on CTranslate2.
 
     Args:
-        model: has our model's shape, and no weights.
-        original: opens our own translator, for what CTranslate2 does not do.
+        model: our model; only its config is used, so it needs no weights.
+        original: loads our own translator, for what CTranslate2 cannot do.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Ct2Translator(Translator):
         self._engine = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
         config = model.config
         self._names = source.names(config.source_vocab_size or config.vocab_size), target.names(config.vocab_size)
-        self._numbers = {name: number for number, name in enumerate(self._names[1])}
+        self._ids = {name: token for token, name in enumerate(self._names[1])}
 
     @property
     def _room(self) -> int:
-        """Positions that are not turned have a table, which ends."""
+        """The maximum number of tokens in a sentence: only rotary positions are not in a table of limited length."""
         return super()._room if self.model.config.positions == "rotary" else self.model.config.context - 1
 
     def _search(
@@ -70,32 +70,32 @@ class Ct2Translator(Translator):
     ) -> list[list[Hypothesis]]:
         if isinstance(how, Sampling):
             raise RegardError(
-                "CTranslate2 draws with one seed for all texts, so that none could be drawn again alone; "
-                "for samples, choose --engine torch"
+                "CTranslate2 samples with one seed for all texts, so the samples of one text could not be reproduced "
+                "alone; use --engine torch to sample"
             )
         found = self._engine.translate_batch(
-            self._named(0, sources),
-            self._named(1, starts) if any(starts) else None,
+            self._to_names(0, sources),
+            self._to_names(1, starts) if any(starts) else None,
             beam_size=how.width,
             num_hypotheses=how.n_best,
             length_penalty=how.length_penalty,
             max_input_length=0,
-            # in a wider beam, an end at once would take a place, and its search would part from ours more often
+            # in a wider beam, an empty hypothesis would take a place, and results would differ from ours more often
             min_decoding_length=0 if how.width == 1 else 1,
             max_decoding_length=max(max_length),
             return_scores=True,
         )
-        written = [
-            (i, tuple(self._numbers[name] for name in names[: max_length[i]]), score)
+        hypotheses = [
+            (i, tuple(self._ids[name] for name in names[: max_length[i]]), score)
             for i, result in enumerate(found)
             for names, score in zip(result.hypotheses, result.scores, strict=True)
         ]
-        logs: Sequence[tuple[float, ...]] = [()] * len(written)
+        logs: Sequence[tuple[float, ...]] = [()] * len(hypotheses)
         if scores:
-            logs = self.token_scores([sources[i] for i, _, _ in written], [tokens for _, tokens, _ in written])
+            logs = self.token_scores([sources[i] for i, _, _ in hypotheses], [tokens for _, tokens, _ in hypotheses])
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        for (i, tokens, score), each in zip(written, logs, strict=True):
-            if scores:  # CTranslate2 counts neither a beginning that was given nor an end that was forced
+        for (i, tokens, score), each in zip(hypotheses, logs, strict=True):
+            if scores:  # CTranslate2's own score omits a given prefix and a forced end
                 score = sum(each) / len(each) ** how.length_penalty
             results[i].append(Hypothesis(tokens, each, score, truncated=len(tokens) >= max_length[i]))
         return results
@@ -103,17 +103,17 @@ class Ct2Translator(Translator):
     def token_scores(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int = 4096
     ) -> list[tuple[float, ...]]:
-        """The log-probability of each token of the targets, and of their ends."""
+        """The log-probability of each token of the targets, end tokens included."""
         found = self._engine.score_batch(
-            self._named(0, sources),
-            self._named(1, targets),
+            self._to_names(0, sources),
+            self._to_names(1, targets),
             max_batch_size=batch_tokens,
             batch_type="tokens",
             max_input_length=0,
         )
         return [tuple(result.log_probs) for result in found]
 
-    def _named(self, side: int, sentences: Sequence[Sequence[int]]) -> list[list[str]]:
+    def _to_names(self, side: int, sentences: Sequence[Sequence[int]]) -> list[list[str]]:
         names = self._names[side]
         return [[names[token] for token in sentence] for sentence in sentences]
 
@@ -122,7 +122,7 @@ class Ct2Translator(Translator):
         return [sum(scores) for scores in self.token_scores(sources, targets, batch_tokens)]
 
     def generate(self, inputs: Inputs) -> Any:
-        """The translation as it grows, by torch."""
+        """The greedy translation of a text after each token, computed by torch."""
         return self._original().generate(inputs)
 
     def _trace(self, source: Sequence[int], target: Sequence[int]) -> Trace:
@@ -130,7 +130,7 @@ class Ct2Translator(Translator):
 
 
 class Ct2Embedder(Embedder):
-    """A BERT whose vectors CTranslate2 computes. Arguments as above."""
+    """An embedder that runs on CTranslate2. Arguments as in `Ct2Translator`."""
 
     def __init__(self, folder: Path, model: Any, tokenizer: WordPiece, original: Callable[[], Embedder]) -> None:
         self.model, self.tokenizer, self._original = model, tokenizer, original
@@ -140,7 +140,9 @@ class Ct2Embedder(Embedder):
     def _vectors(self, batch: TextBatch, layers: Sequence[int], _join: Join) -> Tensor:
         last = self.model.config.layers
         if list(layers) != [last]:
-            raise RegardError(f"CTranslate2 gives the vectors of the last layer, {last}, only; got {list(layers)}")
+            raise RegardError(
+                f"CTranslate2 returns only the last layer, {last}, but layers {list(layers)} were requested; use torch"
+            )
         is_padding_BT = no_padding(batch.tokens_BT) if batch.is_padding_BT is None else batch.is_padding_BT
         lengths_B = (~is_padding_BT).sum(1)
         tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (batch.tokens_BT, lengths_B))
@@ -148,7 +150,7 @@ class Ct2Embedder(Embedder):
         return torch.from_numpy(np.array(found.last_hidden_state))
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model at work on a text, by torch."""
+        """The trace of a text, computed by torch."""
         return self._original().trace(inputs, target)
 
 
@@ -156,20 +158,22 @@ class Ct2Embedder(Embedder):
 
 
 def opened(task: str, folder: Path, model: Any, codecs: Mapping[str, Any], original: Callable[[], Any]) -> Any:
-    """A model of that task, run by CTranslate2."""
+    """An exported model of this task, ready to run on CTranslate2."""
     if task == CompletionTask.name:
-        raise RegardError(f"{folder}: texts are completed by torch here; ctranslate2.Generator opens this folder")
+        raise RegardError(
+            f"{folder}: Regard completes texts with torch only; open this folder with ctranslate2.Generator"
+        )
     if task == TranslationTask.name:
         return Ct2Translator(folder, model, codecs["source"], codecs["target"], original)
     return Ct2Embedder(folder, model, codecs["text"], original)
 
 
 def check(folder: Path, task: str, ours: Any, quantize: str | None) -> str:
-    """Compares an export with the model that it was made from; gives what was found, or raises `RegardError`."""
+    """Compares an export with the original model; returns a summary, or raises `RegardError` if they differ."""
     generator = torch.Generator().manual_seed(1)
 
     def texts(first: int, last: int, max_length: int) -> list[list[int]]:
-        lengths = torch.linspace(1, min(max_length, LONGEST), SAMPLES).int().tolist()
+        lengths = torch.linspace(1, min(max_length, MAX_TOKENS), SAMPLES).int().tolist()
         return [torch.randint(first, last, (length,), generator=generator).tolist() for length in lengths]
 
     checks: dict[str, Callable[..., str]] = {
@@ -197,13 +201,13 @@ def _check_translator(folder: Path, ours: Translator, quantize: str | None, text
 def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts: Callable[..., Any]) -> str:
     names = ours.tokenizer.names(ours.tokenizer.vocab_size)
     engine = ctranslate2.Generator(str(folder), intra_threads=torch.get_num_threads())
-    tokens = LONGEST if ours.model.limit is None else min(LONGEST, ours.model.limit // 2)
+    tokens = MAX_TOKENS if ours.model.limit is None else min(MAX_TOKENS, ours.model.limit // 2)
     prompts = texts(0, ours.tokenizer.vocab_size, tokens)
     mine = [ours._best(prompt, tokens)[0] for prompt in prompts]
     target = [[token for token in found.tokens if token != ours._end] for found in mine]
     found = engine.generate_batch(
         [[names[token] for token in prompt] for prompt in prompts],
-        max_batch_size=1,  # or else what the longer prompts have more than the shortest would count as written
+        max_batch_size=1,  # in a batch, tokens of longer prompts beyond the shortest would count as generated
         max_length=tokens,
         include_prompt_in_result=False,
     )
@@ -217,21 +221,21 @@ def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts:
 
 
 def _comparison(quantize: str | None, is_same: bool, mine: Sequence[Any], theirs: Sequence[Any]) -> str:
-    """What comes of the log-probabilities of the tokens that our model wrote, and of whether both wrote the same."""
+    """Compares the log-probabilities of the tokens of our model; `is_same`: both models generated the same tokens."""
     pairs = [pair for some in zip(mine, theirs, strict=True) for pair in zip(*some, strict=True)]
     differences = torch.tensor([one - other for one, other in pairs])
     if quantize is None and not is_same:
-        raise RegardError("CTranslate2 writes other tokens than the model itself; the export is refused")
+        raise RegardError("CTranslate2 and the original model generate different tokens; the export is refused")
     sizes = differences.abs()
-    found, bound = (sizes.max(), NEAR) if quantize is None else (sizes.mean(), NEAR_IN_8_BITS)
-    on_average = "" if quantize is None else " on average"
+    found, bound = (sizes.max(), TOLERANCE) if quantize is None else (sizes.mean(), TOLERANCE_8_BITS)
+    amount = f"up to {found:.2g}" if quantize is None else f"{found:.2g} on average"
     if not found <= bound:
         raise RegardError(
-            f"under CTranslate2, the log-probability a token is off by {found:.2g}{on_average}, more than {bound}; "
-            f"the export is refused"
+            f"the log-probabilities per token of CTranslate2 and of the original model differ by {amount}, "
+            f"more than {bound}; the export is refused"
         )
-    which = "same tokens" if is_same else "other tokens in some texts"
-    return f"{which}, log-probability a token off by {found:.2g}{on_average} on {SAMPLES} random texts"
+    which = "same tokens" if is_same else "different tokens in some texts"
+    return f"{which}, log-probabilities per token differ by {amount} on {SAMPLES} random texts"
 
 
 @torch.no_grad()
@@ -246,10 +250,10 @@ def _check_encoder(folder: Path, ours: Embedder, quantize: str | None, texts: Ca
         pooled(model._vectors(batch, [config.layers], "mean"), batch.is_padding_BT, "mean") for model in (ours, fast)
     )
     worst = torch.nn.functional.cosine_similarity(mine_BD, theirs_BD).min().item()
-    bound = ALIKE if quantize is None else ALIKE_IN_8_BITS
+    bound = MIN_COSINE if quantize is None else MIN_COSINE_8_BITS
     if not worst >= bound:
         raise RegardError(
-            f"CTranslate2's vectors have a cosine of {worst:.5f} with the model's own, less than {bound}; "
+            f"the vectors of CTranslate2 and of the original model have a cosine of {worst:.5f}, less than {bound}; "
             f"the export is refused"
         )
     return f"cosine at least {worst:.5f} on {SAMPLES} random texts"

@@ -1,4 +1,4 @@
-"""The files of a folder of Hugging Face's, whatever model it holds."""
+"""Reads, checks and writes the files of Hugging Face folders, for all kinds of models."""
 
 import json
 import shlex
@@ -12,8 +12,8 @@ from regard.errors import RegardError
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
-USED = 0.5  # share of a table's rows that a tokenizer has tokens for, at least; some tables are rounded up
-# our activations under their names; where one has several, the last is the one that all versions know
+MIN_USED_ROWS = 0.5  # minimum fraction of an embedding's rows that have a token; some vocabularies are rounded up
+# our activations by Hugging Face's names; of several names, the last is the one that all versions know
 ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
@@ -25,73 +25,75 @@ ACTIVATIONS = {
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The table of a JSON file."""
+    """Reads a JSON object from a file."""
     try:
         value = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise RegardError(f"{path}: no such file; is it a folder of Hugging Face's?") from None
+        raise RegardError(f"{path}: no such file; is this a Hugging Face folder?") from None
     except ValueError:
-        raise RegardError(f"{path}: damaged, it is not JSON") from None
+        raise RegardError(f"{path}: damaged, not valid JSON") from None
     if not isinstance(value, dict):
-        raise RegardError(f"{path}: expected a table of keys")
+        raise RegardError(f"{path}: expected a JSON object")
     return value
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a table."""
+    """Writes a JSON object to a file."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, be they in one file or in several."""
+    """Reads the tensors of a folder, from one file or from several shards."""
     if (folder / WEIGHTS).is_file():
         return read_tensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
         files = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
         if missing := [name for name in files if not (folder / name).is_file()]:
-            raise RegardError(f"{folder}: {', '.join(missing)} named in {INDEX} is missing; download it again")
+            raise RegardError(f"{folder}: missing {', '.join(missing)}, listed in {INDEX}; download the folder again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if pickled := sorted(path.name for path in folder.glob(PICKLED)):
-        # nothing of what a stranger's files say goes into this command, which is there to be copied
+        # users will copy this command, so it contains nothing read from the untrusted files
         place = shlex.quote(str(folder))
         raise RegardError(
             f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened, because they can run any "
-            f"code; to convert them, where you trust them: python -c 'import sys; from transformers import "
+            f"code; to convert them, if you trust them: python -c 'import sys; from transformers import "
             f"AutoModelForPreTraining as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {place}"
         )
     raise RegardError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
 
 
 def expect_only(theirs: Mapping[str, Any], only: Mapping[str, Any]) -> None:
-    """Raises `RegardError` where a config asks for what no model of ours does."""
+    """Raises `RegardError` if a config has a value that no model here supports."""
     for key, value in only.items():
-        if (asked := theirs.get(key, value)) != value:
-            raise RegardError(f"{key} = {asked!r}; only {value!r} can be converted")
+        if (found := theirs.get(key, value)) != value:
+            raise RegardError(f"{key} = {found!r}; only {value!r} can be converted")
 
 
-def expect_tensors(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], kind: str) -> None:
-    """Raises `RegardError` unless the tensors are those that a config asks for, and of their shapes."""
-    missing, unknown = wanted.keys() - given.keys(), given.keys() - wanted.keys()
-    if missing or unknown:
-        raise RegardError(f"not a {kind} of this config: missing {some(missing)}, not known {some(unknown)}")
-    for name, like in wanted.items():
+def expect_tensors(given: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str) -> None:
+    """Raises `RegardError` unless the tensors have the expected names and shapes."""
+    missing, unexpected = expected.keys() - given.keys(), given.keys() - expected.keys()
+    if missing or unexpected:
+        raise RegardError(
+            f"not a {kind} with this config.json: missing {_listed(missing)}; unexpected {_listed(unexpected)}"
+        )
+    for name, like in expected.items():
         tensor, shape = given[name], tuple(like.shape)
         if tuple(tensor.shape) != shape or not tensor.is_floating_point():
             raise RegardError(
-                f"{name} has {tensor.dtype} of shape {tuple(tensor.shape)}, config.json asks for floats of {shape}"
+                f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, but config.json requires floats of {shape}"
             )
 
 
-def expect_room(folder: Path, tokens: int, rows: int) -> None:
-    """Raises `RegardError` if a tokenizer has more tokens than the model's table has rows, or far fewer."""
-    if not USED * rows <= tokens <= rows:
+def expect_rows(folder: Path, tokens: int, rows: int) -> None:
+    """Raises `RegardError` if a tokenizer has more tokens than the embedding has rows, or far fewer."""
+    if not MIN_USED_ROWS * rows <= tokens <= rows:
         raise RegardError(
-            f"{folder}: its tokenizer has {tokens} tokens, its model's table {rows} rows; are they of two models?"
+            f"{folder}: the tokenizer has {tokens} tokens, the embedding {rows} rows; do they belong to the same model?"
         )
 
 
-def some(names: Iterable[str], most: int = 40) -> str:
-    """Names for an error, not all of them if they are many."""
+def _listed(names: Iterable[str], limit: int = 40) -> str:
+    """Names for an error message, at most `limit` of them."""
     ordered = sorted(names)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return (", ".join(ordered[:most]) or "nothing") + more
+    more = f" and {len(ordered) - limit} more" if len(ordered) > limit else ""
+    return (", ".join(ordered[:limit]) or "none") + more

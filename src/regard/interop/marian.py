@@ -1,8 +1,8 @@
-"""Hugging Face's Marian, the architecture of OPUS-MT: its folders as our models, and our models as its folders.
+"""Import and export of Hugging Face's Marian, the architecture of OPUS-MT.
 
-One table of names serves both directions. Token ids are reassigned on the way in: padding, beginning and end come
-first, as everywhere in Regard. Marian begins a sentence with padding, so that our beginning has the vector of its
-padding.
+One table of tensor names serves both directions. Token ids are reassigned on import: padding, beginning and end come
+first, as everywhere in Regard. Marian starts a sentence with its padding token, so our beginning token gets the
+embedding of Marian's padding token.
 """
 
 import base64
@@ -25,10 +25,10 @@ from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 
 MODEL_TYPE = "marian"
-UNLIKELY = 10.0  # by so much SentencePiece finds an unknown letter less likely than the least likely piece
-NEVER = -6e4  # a logit whose probability is zero, and that 16 bits can hold
+UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this much below the lowest piece
+IMPOSSIBLE = -6e4  # a logit with probability 0 that 16 bits can represent
 UNKNOWN = "<unk>"
-PARTS = {
+LAYER = {
     "self_attn.q_proj": "attention.query",
     "self_attn.k_proj": "attention.key",
     "self_attn.v_proj": "attention.value",
@@ -43,7 +43,7 @@ PARTS = {
     "fc2": "feedforward.outer",
     "final_layer_norm": "feedforward_residual.norm",
 }
-SURPLUS = {
+OPTIONAL = {  # second names of an embedding, and positions, which we compute
     "lm_head.weight",
     "model.shared.weight",
     *(f"model.{half}.embed_{what}.weight" for half in ("encoder", "decoder") for what in ("tokens", "positions")),
@@ -52,7 +52,7 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"
 
 
 def names(config: TransformerConfig) -> dict[str, str]:
-    """Marian's names of our tensors."""
+    """Maps Marian's tensor names to ours."""
     result = {"final_logits_bias": "output_bias"}
     if config.source_vocab_size is None and config.tied:
         result["model.shared.weight"] = "target_embedding.weight"
@@ -64,29 +64,32 @@ def names(config: TransformerConfig) -> dict[str, str]:
         result["lm_head.weight"] = "output.weight"
     for half, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for layer in range(layers):
-            for theirs, mine in PARTS.items():
+            for theirs, mine in LAYER.items():
                 if half == "decoder" or not theirs.startswith("encoder_attn"):
                     for kind in ("weight", "bias"):
                         result[f"model.{half}.layers.{layer}.{theirs}.{kind}"] = f"{half}.layers.{layer}.{mine}.{kind}"
     return result
 
 
-# in
+# import
 
 
-def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
-    """Our config for a Marian model."""
+def read_config(theirs: Mapping[str, Any], order: "TokenOrder") -> TransformerConfig:
+    """Converts a Marian model's config.json."""
     get = theirs.get
     for name, expected, default in (("scale_embedding", True, False), ("static_position_embeddings", True, True)):
         if get(name, default) is not expected:
-            raise RegardError(f"{name} = {get(name, default)}: only {expected} can be converted")
+            raise RegardError(f"{name} = {get(name, default)}; only {expected} can be converted")
     for name in ("attention_heads", "ffn_dim"):
         if theirs[f"encoder_{name}"] != theirs[f"decoder_{name}"]:
-            raise RegardError(f"encoder_{name} and decoder_{name} differ, which cannot be converted")
+            raise RegardError(f"encoder_{name} and decoder_{name} differ; only equal ones can be converted")
     if get("activation_function", "gelu") not in ACTIVATIONS:
-        raise RegardError(f"activation_function = {theirs['activation_function']!r} is not known")
+        supported = ", ".join(ACTIVATIONS)
+        raise RegardError(
+            f"activation_function = {theirs['activation_function']!r} is not supported; supported: {supported}"
+        )
     tied = get("tie_word_embeddings", True)
-    # where the output layer is a table of its own, so are those of source and target
+    # if the output layer is not tied, source and target have separate embeddings, too
     shared = get("share_encoder_decoder_embeddings", True) and tied
     return TransformerConfig(
         vocab_size=len(order.target),
@@ -106,7 +109,7 @@ def read_config(theirs: Mapping[str, Any], order: "Order") -> TransformerConfig:
 
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
-    """What Marian calls a shape of ours."""
+    """Marian's config.json for our config."""
     return {
         "architectures": ["MarianMTModel"],
         "model_type": MODEL_TYPE,
@@ -134,8 +137,8 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-class Order:
-    """Which of Marian's tokens each of ours is."""
+class TokenOrder:
+    """Marian's token ids in the order of ours, for source and target."""
 
     def __init__(self, theirs: Mapping[str, Any]) -> None:
         pad, end = theirs["pad_token_id"], theirs["eos_token_id"]
@@ -147,21 +150,23 @@ class Order:
         )
 
 
-def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order: Order) -> dict[str, Tensor]:
-    """Our tensors from Marian's; what has no place is an error."""
+def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order: TokenOrder) -> dict[str, Tensor]:
+    """Converts Marian's tensors to ours; missing and unexpected ones are an error."""
     table = names(config)
-    # one table may be there under several names, and positions, which we compute, may be there or not
-    given = {name: tensor for name, tensor in theirs.items() if name in table or name not in SURPLUS}
+    # one embedding may be stored under several names, and positions may be stored or not
+    given = {name: tensor for name, tensor in theirs.items() if name in table or name not in OPTIONAL}
     for name in ("model.shared.weight", "model.decoder.embed_tokens.weight"):
         for other in ("model.decoder.embed_tokens.weight", "lm_head.weight") if config.tied and name in table else ():
             if name not in given and other in theirs:
                 given[name] = theirs[other]
-    missing, unknown = sorted(table.keys() - given.keys()), sorted(given.keys() - table.keys())
-    if missing or unknown:
-        raise RegardError(f"not a Marian model of this config: missing {missing[:5]}, not known {unknown[:5]}")
+    missing, unexpected = sorted(table.keys() - given.keys()), sorted(given.keys() - table.keys())
+    if missing or unexpected:
+        raise RegardError(
+            f"not a Marian model with this config.json: missing {missing[:5]}; unexpected {unexpected[:5]}"
+        )
     weights = {mine: given[name].float() for name, mine in table.items()}
     weights["output_bias"] = weights["output_bias"].flatten()[order.target]
-    weights["output_bias"][[PAD_ID, BEGIN]] = NEVER  # Marian's settings forbid to write padding
+    weights["output_bias"][[PAD_ID, BEGIN]] = IMPOSSIBLE  # Marian's settings forbid generating padding
     for name, side in (
         ("target_embedding.weight", order.target),
         ("source_embedding.weight", order.source),
@@ -173,21 +178,21 @@ def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order:
 
 
 def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: list[int]) -> SubwordTokenizer:
-    """A tokenizer that gives our numbers: the pieces of one language in a vocabulary that both may share."""
-    by_number = {number: piece for piece, number in vocabulary.items()}
-    lowest = min(model.pieces.values())
+    """A tokenizer with our token ids, for the pieces of one language in a vocabulary that both may share."""
+    piece_by_id = {number: piece for piece, number in vocabulary.items()}
+    min_score = min(model.pieces.values())
     entries: list[tuple[str, float]] = []
     for mine, theirs in enumerate(order):
-        piece = by_number.get(theirs, "")
+        piece = piece_by_id.get(theirs, "")
         if mine > END and piece in model.pieces:
             entries.append((piece, model.pieces[piece]))
         elif mine > END and len(piece) == 1:
-            entries.append((piece, lowest - UNLIKELY))  # a letter of the other language, better than unknown
+            entries.append((piece, min_score - UNKNOWN_PENALTY))  # of the other language, preferred to <unk>
         else:
-            # what is no token of this language gets a name that no text has; but an order such as >>fra<< is one
-            entries.append((piece if _is_order(piece) else FOREIGN + (piece or f"<{mine}>"), lowest))
+            # other tokens get a name that occurs in no text, except language tokens such as >>fra<<
+            entries.append((piece if _is_language_token(piece) else FOREIGN + (piece or f"<{mine}>"), min_score))
     if order[BEGIN] == order[PAD_ID]:
-        entries[BEGIN] = (FOREIGN + "<s>", lowest)
+        entries[BEGIN] = (FOREIGN + "<s>", min_score)
     unknown = order.index(vocabulary[UNKNOWN])
     engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
     steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
@@ -199,39 +204,40 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
         [decoders.Replace(FOREIGN, ""), decoders.Metaspace("▁", prepend_scheme="always")]
     )
     engine.add_special_tokens([entries[mine][0] for mine in (PAD_ID, BEGIN, END, unknown)])
-    engine.add_tokens([AddedToken(piece, normalized=False) for piece in vocabulary if _is_order(piece)])
+    engine.add_tokens([AddedToken(piece, normalized=False) for piece in vocabulary if _is_language_token(piece)])
     return SubwordTokenizer(engine)
 
 
-def _is_order(piece: str) -> bool:
-    """Whether a piece tells a model for several languages which one to write."""
+def _is_language_token(piece: str) -> bool:
+    """Whether a piece is a language token, which sets the target language of a multilingual model."""
     return piece.startswith(">>") and piece.endswith("<<")
 
 
 def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, SubwordTokenizer]]:
-    """A folder of Hugging Face's: config, weights, and the tokenizers of source and target."""
+    """Reads a Hugging Face folder: config, weights, and the tokenizers of source and target."""
     theirs = read_json(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
         raise RegardError(
-            f"{folder}: has no model.safetensors. Pickled weights are not opened; to convert them, where you trust "
-            f"them: MarianMTModel.from_pretrained(...).save_pretrained(...)"
+            f"{folder}: has no model.safetensors. Pickled weights are not opened, because they can run any code; "
+            f"to convert them, if you trust them: MarianMTModel.from_pretrained(...).save_pretrained(...)"
         )
     try:
         return _read(folder, theirs)
     except KeyError as error:
-        raise RegardError(f"{folder}: its config.json or vocab.json lacks {error}") from None
+        raise RegardError(f"{folder}: config.json or vocab.json lacks {error}") from None
 
 
 def _read(
     folder: Path, theirs: Mapping[str, Any]
 ) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, SubwordTokenizer]]:
-    order = Order(theirs)
+    order = TokenOrder(theirs)
     config = read_config(theirs, order)
     weights = read_weights(read_tensors(folder / "model.safetensors"), config, order)
     if (folder / "tokenizer.json").is_file() and not (folder / "source.spm").is_file():
         if any(ids != list(range(len(ids))) for ids in (order.source, order.target)):
             raise RegardError(
-                f"{folder}: its tokenizer is no file of SentencePiece's, and tokenizer.json not one of ours"
+                f"{folder}: has no source.spm, and its tokenizer.json was not written by Regard; "
+                f"add the SentencePiece files of the model"
             )
         tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
         return config, weights, {"source": tokenizer, "target": tokenizer}
@@ -252,20 +258,20 @@ def _read_pieces(path: Path) -> SentencePiece:
         raise RegardError(f"{path}: {error}") from None
 
 
-# out
+# export
 
 
 def write(
     folder: Path, config: TransformerConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, SubwordTokenizer]
 ) -> None:
-    """Writes a folder that `MarianMTModel.from_pretrained` and `AutoTokenizer.from_pretrained` open."""
+    """Writes a folder for `MarianMTModel.from_pretrained` and `AutoTokenizer.from_pretrained`."""
     wanted = {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer", "position_merge": "add"}
     differing = [
         f"model.{name} = {getattr(config, name)!r}" for name in wanted if getattr(config, name) != wanted[name]
     ]
     if differing:
         remedy = " ".join(f"model.{name}={value}" for name, value in wanted.items())
-        raise RegardError(f"Marian has no {', '.join(differing)}; a model trained with {remedy} can be converted")
+        raise RegardError(f"Marian does not support {', '.join(differing)}; to convert a model, train it with {remedy}")
     bias = weights.get("output_bias", torch.zeros(config.vocab_size))
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
     write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
@@ -281,7 +287,7 @@ def _write_tokenizers(folder: Path, source: SubwordTokenizer, target: SubwordTok
     engines = [json.loads(tokenizer.to_json()) for tokenizer in (source, target)]
     specials = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": UNKNOWN}
     if engines[0]["model"]["type"] == "Unigram" and engines[0]["model"]["vocab"][PAD_ID][0].startswith(FOREIGN):
-        # pieces of SentencePiece, which came from such a folder
+        # SentencePiece vocabularies, imported from a Marian folder
         vocabularies = [
             {piece.removeprefix(FOREIGN): number for number, (piece, _) in enumerate(engine["model"]["vocab"])}
             for engine in engines
@@ -302,14 +308,16 @@ def _write_tokenizers(folder: Path, source: SubwordTokenizer, target: SubwordTok
     engine = Engine.from_str(source.to_json())
     engine.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])
     engine.save(str(folder / "tokenizer.json"))
-    specials.pop("unk_token")  # every text has its bytes
+    specials.pop("unk_token")  # a byte-level vocabulary represents every text
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **specials})
 
 
 def _pieces(engine: Mapping[str, Any]) -> SentencePiece:
-    named = {p: score for p, score in engine["model"]["vocab"] if not p.startswith(FOREIGN) and not _is_order(p)}
-    lowest = min(score for piece, score in named.items() if len(piece) > 1)
-    pieces = {piece: score for piece, score in named.items() if score > lowest - UNLIKELY}
+    named = {
+        p: score for p, score in engine["model"]["vocab"] if not p.startswith(FOREIGN) and not _is_language_token(p)
+    }
+    min_score = min(score for piece, score in named.items() if len(piece) > 1)
+    pieces = {piece: score for piece, score in named.items() if score > min_score - UNKNOWN_PENALTY}
     steps = {step["type"]: step for step in engine["normalizer"]["normalizers"]}
     charsmap = base64.b64decode(steps["Precompiled"]["precompiled_charsmap"]) if "Precompiled" in steps else b""
     return SentencePiece(pieces, charsmap, "Replace" in steps)

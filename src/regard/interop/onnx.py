@@ -1,7 +1,7 @@
-"""ONNX: a BERT as a graph that ONNX Runtime, and much else, runs, with whatever head it has.
+"""Export of a BERT with any head to ONNX, a graph that ONNX Runtime and other engines run.
 
-Two inputs, `tokens` and `segments` (int64, of any batch and length), give one output: `vectors` of all tokens without a
-head, else `answers`. Padding is known by its token, which the graph compares tokens with.
+The inputs are `tokens` and `segments` (int64, of any batch size and length). The output is `answers` or, without a
+head, `vectors`: the hidden states of all tokens. The graph finds padding by comparing tokens with the padding token.
 """
 
 import warnings
@@ -16,72 +16,74 @@ from torch import Tensor, nn
 from regard.blocks.positions import Rotary
 from regard.errors import RegardError
 
-NEAR = 1e-4  # what rounding in float32 may change in an answer, relative to answers of size 1
-SHAPES = (1, 1), (3, 5), (2, 24)  # batch and length of the texts that an export is checked with
+TOLERANCE = 1e-4  # maximum difference due to rounding in float32, relative to 1 + |output|
+SHAPES = (1, 1), (3, 5), (2, 24)  # batch size and length of the inputs that an export is checked with
 
 
 def write(folder: Path, ours: Any) -> str:
-    """Writes `model.onnx` and gives what was found in checking it, or raises `RegardError`."""
+    """Writes and checks `model.onnx`; returns a summary of the check, or raises `RegardError`."""
     model, config = ours.model, ours.model.config
     head = getattr(config, "head", None)
     if head is None:
-        raise RegardError(f"models of kind '{config.kind}' are not exported to ONNX; encoders such as BERT are")
+        raise RegardError(f"models of kind '{config.kind}' cannot be exported to ONNX; export an encoder such as BERT")
     if any(isinstance(module, Rotary) for module in model.modules()):
         raise RegardError(
-            f"models of kind '{config.kind}' are not exported to ONNX: their rotary positions are complex numbers, "
-            f"which its graphs do not have"
+            f"models of kind '{config.kind}' cannot be exported to ONNX: their rotary positions use complex numbers, "
+            f"which ONNX does not support"
         )
     path, output = folder / "model.onnx", "vectors" if head.kind == "none" else "answers"
-    answering, axes = _Answering(model, ours.tokenizer.pad).eval(), {0: "batch", 1: "length"}
+    wrapped, axes = _Outputs(model, ours.tokenizer.pad).eval(), {0: "batch", 1: "length"}
     with warnings.catch_warnings():
-        # of tracing, which takes conditions as they are for the example; what comes of it is checked below
+        # tracing warns that conditions are fixed to those of the example; the graph is checked below
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            answering,
-            _sample(config, answering.pad, 2, 3),
+            wrapped,
+            _sample(config, wrapped.pad, 2, 3),
             str(path),
             input_names=["tokens", "segments"],
             output_names=[output],
-            dynamic_axes={"tokens": axes, "segments": axes, output: {0: "batch"} if answering.is_of_texts else axes},
-            dynamo=False,  # the newer way needs one more package
+            dynamic_axes={"tokens": axes, "segments": axes, output: {0: "batch"} if wrapped.is_per_text else axes},
+            dynamo=False,  # the newer exporter needs another package
         )
     onnx.checker.check_model(str(path))
-    return _check(path, answering, config)
+    return _check(path, wrapped, config)
 
 
-class _Answering(nn.Module):
-    """What a model says; of a text as a whole, without a dimension for its one place.
+class _Outputs(nn.Module):
+    """A model that masks padding itself; the output for a whole text has no length dimension.
 
     Args:
-        pad: the token that fills up short texts.
+        pad: the padding token.
     """
 
     def __init__(self, model: Any, pad: int) -> None:
         super().__init__()
         self.model, self.pad = model, pad
-        self.is_of_texts = model.config.head.kind in ("classification", "regression")
+        self.is_per_text = model.config.head.kind in ("classification", "regression")
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        answers: Tensor = self.model(tokens_BT, segments_BT, tokens_BT == self.pad)
-        return answers[:, 0] if self.is_of_texts else answers
+        outputs: Tensor = self.model(tokens_BT, segments_BT, tokens_BT == self.pad)
+        return outputs[:, 0] if self.is_per_text else outputs
 
 
 @torch.no_grad()
-def _check(path: Path, answering: _Answering, config: Any) -> str:
+def _check(path: Path, wrapped: _Outputs, config: Any) -> str:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = torch.zeros(())
     for batch, length in SHAPES:
-        tokens_BT, segments_BT = _sample(config, answering.pad, batch, min(length, answering.model.limit or length))
-        (found,) = session.run(None, {"tokens": tokens_BT.numpy(), "segments": segments_BT.numpy()})
-        ours = answering(tokens_BT, segments_BT)
-        worst = worst.maximum(((torch.from_numpy(found) - ours) / (1 + ours.abs())).abs().max())
-    if not worst <= NEAR:
-        raise RegardError(f"ONNX Runtime's answers are off by {worst:.2g}, more than {NEAR}; the export is refused")
-    return f"answers within {worst:.2g}"
+        tokens_BT, segments_BT = _sample(config, wrapped.pad, batch, min(length, wrapped.model.limit or length))
+        (output,) = session.run(None, {"tokens": tokens_BT.numpy(), "segments": segments_BT.numpy()})
+        expected = wrapped(tokens_BT, segments_BT)
+        worst = worst.maximum(((torch.from_numpy(output) - expected) / (1 + expected.abs())).abs().max())
+    if not worst <= TOLERANCE:
+        raise RegardError(
+            f"ONNX Runtime's outputs differ from torch's by {worst:.2g}, more than {TOLERANCE}; the export is refused"
+        )
+    return f"outputs differ by up to {worst:.2g}"
 
 
 def _sample(config: Any, pad: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
-    """Random texts, the last of which is half padding."""
+    """Random texts; half of the last one is padding."""
     generator = torch.Generator().manual_seed(1)
     tokens_BT = torch.randint(config.vocab_size, (batch, length), generator=generator)
     segments_BT = torch.randint(config.segments, (batch, length), generator=generator)

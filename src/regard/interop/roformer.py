@@ -1,8 +1,8 @@
-"""Hugging Face's RoFormer: its folders as our models, and our models as its folders.
+"""Import and export of Hugging Face's RoFormer.
 
-One table of names serves both directions, as for BERT, whose layers have the same names. There, a text's classifier
-holds what is our pooler. No class has a pooler without a classifier, or asks for the next sentence: such models are not
-written. Angles are a table of float32, written as long as their default; ours are computed for any length.
+One table of tensor names serves both directions; layers have the same names as in BERT. Hugging Face's classifier of
+texts contains our pooler. No class there has a pooler without a classifier, or a next-sentence head: such models are
+not exported. Angles are a float32 table there, exported with its default length; ours are computed for any length.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,21 @@ from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
-from regard.interop.bert import LAYER, about_encoder, read_answers, read_shape, read_tokenizer, untied, write_tokenizer
+from regard.interop.bert import (
+    LAYER,
+    drop_tied_copies,
+    encoder_entries,
+    read_finetuned_head,
+    read_hyperparameters,
+    read_tokenizer,
+    write_tokenizer,
+)
 from regard.interop.files import WEIGHTS, expect_only, expect_tensors, read_json, write_json
 from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead
 from regard.models.roformer import RoFormerConfig
 
 MODEL_TYPE = "roformer"
-ANGLES, LENGTH = "encoder.embed_positions.weight", 1536
+ANGLES, DEFAULT_LENGTH = "encoder.embed_positions.weight", 1536
 FIELDS = {
     "vocab_size": "vocab_size",
     "hidden_size": "width",
@@ -46,7 +54,7 @@ ONLY = {"model_type": MODEL_TYPE, "rotary_value": False, "is_decoder": False, "a
 
 
 def names(config: RoFormerConfig) -> dict[str, str]:
-    """Hugging Face's names of our tensors."""
+    """Maps Hugging Face's tensor names to ours."""
     head = config.head
     modules = {
         "embeddings.word_embeddings": "tokens",
@@ -77,17 +85,17 @@ def _prefix(config: RoFormerConfig) -> str:
 
 
 def _angles(config: RoFormerConfig, length: int) -> Tensor:
-    """Their table: the sines of all angles of a position, then the cosines."""
+    """Hugging Face's table: for each position, the sines of all angles, then the cosines."""
     head_width = config.width // config.heads
     table_TK: Tensor = Sinusoidal(head_width, split=True)(torch.zeros(1, length, head_width))
     return table_TK
 
 
-# in
+# import
 
 
 def read(folder: Path) -> tuple[RoFormerConfig, dict[str, Tensor], dict[str, WordPiece]]:
-    """A folder of Hugging Face's: config, weights and codecs."""
+    """Reads a Hugging Face folder: config, weights and codecs."""
     theirs = read_json(folder / "config.json")
     tensors = files.read_weights(folder)
     try:
@@ -101,73 +109,78 @@ def read(folder: Path) -> tuple[RoFormerConfig, dict[str, Tensor], dict[str, Wor
 
 
 def read_config(theirs: Mapping[str, Any]) -> RoFormerConfig:
-    """Our config for a RoFormer."""
+    """Converts a RoFormer's config.json."""
     embedding, width = theirs.get("embedding_size"), theirs.get("hidden_size", 768)
     if embedding not in (None, width):
-        raise RegardError(f"embedding_size = {embedding}, hidden_size = {width}; only equal ones can be converted")
+        raise RegardError(
+            f"embedding_size = {embedding} differs from hidden_size = {width}; only equal ones can be converted"
+        )
     architecture = (theirs.get("architectures") or [None])[0]
     if architecture not in ARCHITECTURES:
-        raise RegardError(f"no head of ours answers like {architecture}'s; known are {', '.join(ARCHITECTURES)}")
+        raise RegardError(f"architecture {architecture} is not supported; supported: {', '.join(ARCHITECTURES)}")
     kind = ARCHITECTURES[architecture]
-    head = {"kind": kind, "pooled": False} if kind in ("none", "pretraining") else read_answers(theirs, kind)
-    data = {**read_shape(theirs, FIELDS), "head": head}
-    return parse(RoFormerConfig, data, source="its config.json, in our names")
+    head = {"kind": kind, "pooled": False} if kind in ("none", "pretraining") else read_finetuned_head(theirs, kind)
+    data = {**read_hyperparameters(theirs, FIELDS), "head": head}
+    return parse(RoFormerConfig, data, source="config.json, with our key names")
 
 
 def read_weights(theirs: Mapping[str, Tensor], config: RoFormerConfig) -> dict[str, Tensor]:
-    """Our tensors from Hugging Face's; what has no place is an error."""
+    """Converts Hugging Face's tensors to ours; missing and unexpected ones are an error."""
     prefix = f"{MODEL_TYPE}."
-    given = untied({name.removeprefix(prefix): tensor for name, tensor in theirs.items()})
+    given = drop_tied_copies({name.removeprefix(prefix): tensor for name, tensor in theirs.items()})
     if ANGLES in given:
         _expect_angles(given.pop(ANGLES), config)
     table = {name.removeprefix(prefix): mine for name, mine in names(config).items()}
     with torch.device("meta"):
-        wanted = config.build().state_dict()
-    expect_tensors(given, {name: wanted[mine] for name, mine in table.items()}, "RoFormer")
+        expected = config.build().state_dict()
+    expect_tensors(given, {name: expected[mine] for name, mine in table.items()}, "RoFormer")
     return {mine: given[name].float() for name, mine in table.items()}
 
 
 def _expect_angles(theirs: Tensor, config: RoFormerConfig) -> None:
-    """Raises `RegardError` unless a table has the paper's angles, as far as its dtype, or float32, tells them."""
-    own_TK = _angles(config, theirs.size(0) if theirs.dim() else 0)
-    expect_tensors({ANGLES: theirs}, {ANGLES: own_TK}, "RoFormer")
+    """Raises `RegardError` unless a table has the paper's angles, up to rounding in its dtype or in float32."""
+    expected_TK = _angles(config, theirs.size(0) if theirs.dim() else 0)
+    expect_tensors({ANGLES: theirs}, {ANGLES: expected_TK}, "RoFormer")
     rounding = max(torch.finfo(dtype).eps for dtype in (theirs.dtype, torch.float32))
-    if not torch.allclose(theirs.float(), own_TK, rtol=0, atol=rounding):
-        raise RegardError(f"{ANGLES} has other angles than the paper's, which alone can be converted")
+    if not torch.allclose(theirs.float(), expected_TK, rtol=0, atol=rounding):
+        raise RegardError(f"{ANGLES} differs from the paper's angles; only those can be converted")
 
 
 def _expect_wordpiece(folder: Path) -> None:
-    """Raises `RegardError` unless the tokenizer is BERT's. RoFormer's own has the same files, but cuts by words."""
+    """Raises `RegardError` unless the tokenizer is BERT's; RoFormer's, in the same files, splits Chinese into words."""
     path = folder / "tokenizer_config.json"
     kind = (read_json(path) if path.is_file() else {}).get("tokenizer_class", "RoFormerTokenizer")
     if kind not in ("BertTokenizer", "BertTokenizerFast"):
         raise RegardError(
-            f"{path}: tokenizer_class = {kind!r} splits Chinese into words with rjieba, and no tokenizer here does; "
-            f"if the model is for other texts, or was trained with BERT's tokenizer, write BertTokenizer there"
+            f"{path}: tokenizer_class = {kind!r} splits Chinese into words with rjieba, which is not supported; "
+            f"if the model is for other languages or was trained with BERT's tokenizer, change it to BertTokenizer"
         )
 
 
-# out
+# export
 
 
 def write(folder: Path, config: RoFormerConfig, weights: Mapping[str, Tensor], codecs: Mapping[str, WordPiece]) -> None:
-    """Writes a folder that `from_pretrained` opens, of the architecture's class and of `AutoTokenizer`."""
+    """Writes a folder for `from_pretrained` of the architecture's class and of `AutoTokenizer`."""
     if isinstance(config.head, NoHead | PretrainingHead) and config.head.pooled:
         raise RegardError(
-            "Hugging Face's RoFormer has no pooler but in a classifier, and no head for the next sentence; pre-train "
-            "with data.next_sentence=false to convert the model"
+            "Hugging Face's RoFormer has a pooler only in a classifier, and no next-sentence head; to convert a model, "
+            "pre-train it with data.next_sentence=false"
         )
     kind = "classification" if isinstance(config.head, RegressionHead) else config.head.kind
     tensors = {theirs: weights[mine] for theirs, mine in names(config).items()}
-    like = tensors[f"{_prefix(config)}embeddings.word_embeddings.weight"]
-    write_tensors(folder / WEIGHTS, {**tensors, f"{_prefix(config)}{ANGLES}": _angles(config, LENGTH).to(like.dtype)})
-    about = {
+    embedding_VD = tensors[f"{_prefix(config)}embeddings.word_embeddings.weight"]
+    write_tensors(
+        folder / WEIGHTS,
+        {**tensors, f"{_prefix(config)}{ANGLES}": _angles(config, DEFAULT_LENGTH).to(embedding_VD.dtype)},
+    )
+    entries = {
         "architectures": [next(name for name, other in ARCHITECTURES.items() if other == kind)],
         **ONLY,
-        **about_encoder(config, FIELDS),
+        **encoder_entries(config, FIELDS),
         "embedding_size": config.width,
-        "max_position_embeddings": LENGTH,
+        "max_position_embeddings": DEFAULT_LENGTH,
         "pad_token_id": codecs["text"].pad,
     }
-    write_json(folder / "config.json", about)
-    write_tokenizer(folder, codecs["text"], model_max_length=LENGTH)
+    write_json(folder / "config.json", entries)
+    write_tokenizer(folder, codecs["text"], model_max_length=DEFAULT_LENGTH)

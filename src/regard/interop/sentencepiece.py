@@ -1,7 +1,7 @@
-"""SentencePiece's model files, read and written without the library: a few fields of a protocol buffer.
+"""Reads and writes SentencePiece model files without the library: a few fields of a protocol buffer.
 
-A buffer is a row of fields: a number that says which field it is and of what kind, then its value. Kinds: 0 a number in
-groups of 7 bits, 1 eight bytes, 2 a length and that number of bytes, 5 four bytes.
+A buffer is a sequence of fields. A field is a key, which holds its number and its wire type, and a value. Wire types: 0
+a varint (groups of 7 bits), 1 eight bytes, 2 a length and that number of bytes, 5 four bytes.
 """
 
 import struct
@@ -16,17 +16,17 @@ UNIGRAM, NORMAL, UNKNOWN, CONTROL = 1, 1, 2, 3
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """A unigram model: pieces with their scores, and how text is normalised before."""
+    """A unigram model: its pieces with their scores, and its text normalisation."""
 
     pieces: dict[str, float]
     charsmap: bytes
-    """Which characters stand for which, in the form that `tokenizers.normalizers.Precompiled` takes; may be empty."""
+    """Replacements of characters, in the format of `tokenizers.normalizers.Precompiled`; may be empty."""
     strips: bool = True
-    """Spaces around the text go, and several in a row become one."""
+    """Whether spaces around the text are removed, and repeated spaces are merged."""
 
 
 def read(data: bytes) -> SentencePiece:
-    """A model from its file's bytes."""
+    """Parses the bytes of a model file."""
     pieces, charsmap, strips, prepends, kind = {}, b"", True, True, UNIGRAM
     try:
         for field, value in _fields(data):
@@ -43,16 +43,16 @@ def read(data: bytes) -> SentencePiece:
     except (AttributeError, IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error):
         raise RegardError("not a SentencePiece model, or a damaged one") from None
     if kind != UNIGRAM:
-        raise RegardError("only unigram models of SentencePiece can be converted, and this is another kind")
+        raise RegardError("this SentencePiece model is not a unigram model; only unigram models can be converted")
     if not prepends:
-        raise RegardError("a SentencePiece model that puts no space before the first word cannot be converted")
+        raise RegardError("this SentencePiece model has add_dummy_prefix = false; only true can be converted")
     if not pieces:
         raise RegardError("not a SentencePiece model: it has no pieces")
     return SentencePiece(pieces, charsmap, strips)
 
 
 def write(model: SentencePiece) -> bytes:
-    """The bytes of a model's file."""
+    """The bytes of a model file."""
     specials = [_piece("<unk>", 0.0, UNKNOWN), _piece("<s>", 0.0, CONTROL), _piece("</s>", 0.0, CONTROL)]
     pieces = specials + [_piece(piece, score, NORMAL) for piece, score in model.pieces.items()]
     trainer = _field(3, UNIGRAM)
@@ -62,30 +62,30 @@ def write(model: SentencePiece) -> bytes:
 
 
 def _piece(text: str, score: float, kind: int) -> bytes:
-    return _field(1, text.encode()) + _number(2 << 3 | 5) + struct.pack("<f", score) + _field(3, kind)
+    return _field(1, text.encode()) + _varint(2 << 3 | 5) + struct.pack("<f", score) + _field(3, kind)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of a buffer's fields, one after the other."""
+    """The number and value of each field of a buffer, in order."""
     position = 0
     while position < len(data):
-        key, position = _read_number(data, position)
-        kind = key & 7
-        if kind == 0:
-            value, position = _read_number(data, position)
+        key, position = _read_varint(data, position)
+        wire_type = key & 7
+        if wire_type == 0:
+            value, position = _read_varint(data, position)
             yield key >> 3, value
             continue
-        if kind == 2:
-            size, position = _read_number(data, position)
+        if wire_type == 2:
+            size, position = _read_varint(data, position)
         else:
-            size = {1: 8, 5: 4}[kind]
+            size = {1: 8, 5: 4}[wire_type]
         if position + size > len(data):
             raise IndexError
         yield key >> 3, data[position : position + size]
         position += size
 
 
-def _read_number(data: bytes, position: int) -> tuple[int, int]:
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = data[position]
@@ -97,11 +97,11 @@ def _read_number(data: bytes, position: int) -> tuple[int, int]:
 
 def _field(field: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
-        return _number(field << 3) + _number(value)
-    return _number(field << 3 | 2) + _number(len(value)) + value
+        return _varint(field << 3) + _varint(value)
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def _number(value: int) -> bytes:
+def _varint(value: int) -> bytes:
     result = bytearray()
     while value > 127:
         result.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""The form of all experiments: a claim, a prediction written before the run, a verdict from the numbers."""
+"""The interface of experiments: a claim, a prediction written before the run, a verdict from the results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Claim:
-    """The statement, and its source."""
+    """A statement and its source."""
 
     text: str
     source: str
@@ -21,7 +21,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the mean of a measured quantity lies, with 95 % confidence."""
+    """A 95 % confidence interval of the mean of a measured quantity."""
 
     of: str
     """What was measured."""
@@ -31,12 +31,12 @@ class Interval:
 
     @classmethod
     def bootstrap(cls, of: str, values: Sequence[float], samples: int = 10_000, seed: int = 1) -> Self:
-        """From samples of the values, drawn with replacement (Efron 1979)."""
-        # values that are equal are drawn together, so that many values cost no more than few
+        """The percentile bootstrap: the values are resampled with replacement (Efron 1979)."""
+        # equal values are sampled together, so that the cost depends on the number of distinct values only
         distinct, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
         total = counts.sum()
-        drawn = np.random.default_rng(seed).multinomial(total, counts / total, size=samples)
-        low, high = np.percentile(drawn @ distinct / total, [2.5, 97.5])
+        resampled = np.random.default_rng(seed).multinomial(total, counts / total, size=samples)
+        low, high = np.percentile(resampled @ distinct / total, [2.5, 97.5])
         return cls(of, float(distinct @ counts / total), float(low), float(high))
 
     def __str__(self) -> str:
@@ -45,48 +45,48 @@ class Interval:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the numbers say of the prediction."""
+    """Whether the prediction holds, and why."""
 
     holds: bool | None
-    """None: these numbers cannot decide."""
+    """None: undecided."""
     reason: str
     interval: Interval | None = None
-    """None where nothing was sampled."""
+    """None: the result has no sampling error."""
 
     def __str__(self) -> str:
-        answer = {True: "it holds", False: "it does not hold", None: "undecided"}[self.holds]
-        return f"{answer}: {self.reason}" + (f" ({self.interval})" if self.interval else "")
+        result = {True: "the prediction holds", False: "the prediction does not hold", None: "undecided"}[self.holds]
+        return f"{result}: {self.reason}" + (f" ({self.interval})" if self.interval else "")
 
 
 class Experiment(ABC):
-    """A claim put to the test. `run` gives an instance, which has the numbers."""
+    """A test of a claim. `run` returns an instance, which contains the results."""
 
     name: ClassVar[str]
     """Also the command, `regard lab NAME`."""
     claim: ClassVar[Claim]
     prediction: ClassVar[str]
-    """What the numbers will be if the claim is true, written before the run."""
+    """The results to expect if the claim is true, written before the run."""
 
     @classmethod
     @abstractmethod
     def run(cls, *args: Any, **kwargs: Any) -> Self:
-        """Finds out."""
+        """Runs the experiment."""
 
     @property
     @abstractmethod
     def values(self) -> dict[str, float]:
-        """The numbers that were found, by name."""
+        """The results, by name."""
 
     @property
     @abstractmethod
     def verdict(self) -> Verdict:
-        """What they say of the prediction."""
+        """Whether the prediction holds."""
 
     @abstractmethod
     def figure(self) -> Any:
-        """The numbers, drawn: a figure of Matplotlib's."""
+        """A Matplotlib figure of the results."""
 
     def to_json(self) -> dict[str, Any]:
-        """All of it: the numbers by name, and beside them claim, prediction and verdict."""
+        """The results by name, the claim, the prediction and the verdict."""
         about = {"claim": asdict(self.claim), "prediction": self.prediction, "verdict": asdict(self.verdict)}
         return {**self.values, **about}

@@ -1,7 +1,7 @@
-"""Which layers of a BERT make the best features? (Devlin et al. 2018, section 5.3, on a tagging task)
+"""Which layers of a BERT give the best features? (Devlin et al. 2018, section 5.3, on a tagging task)
 
-The model stays as it is. Words are classified by the vectors that some of its layers give their first piece, with one
-linear layer for each choice of layers, trained under the same conditions:
+The model is frozen. A linear probe for each choice of layers classifies words by the hidden states of their first
+subwords; all probes are trained in the same way:
 
     P(tag of word w) = softmax(W x_w + b)
 """
@@ -26,7 +26,7 @@ LATER = ("last", "second to last", "sum of the last four", "last four side by si
 
 
 def choices(layers: int) -> dict[str, tuple[list[int], Join]]:
-    """The lectures' choices for a model with `layers` layers, each with its layers and what becomes of them."""
+    """The lectures' choices for a model with `layers` layers: by name, the layers and how they are combined."""
     every, last = list(range(1, layers + 1)), list(range(max(1, layers - LAST + 1), layers + 1))
     return {
         "what goes into the first": ([0], "sum"),
@@ -40,70 +40,70 @@ def choices(layers: int) -> dict[str, tuple[list[int], Join]]:
 
 @dataclass(frozen=True)
 class Layers(Experiment):
-    """Words are tagged by each choice of layers; later layers should do it best."""
+    """Compares the tagging accuracy of choices of layers; later layers should be best."""
 
     name = "layers"
     claim = Claim(
-        "Later layers of BERT make better features than what goes into the first, and the last four side by side make "
-        "better ones than the last alone",
+        "Later layers of BERT give better features than the embeddings that enter the first, and the last four side by "
+        "side give better ones than the last alone",
         "Devlin et al. 2018, section 5.3",
     )
     prediction = (
-        "The choice that tags the most words right has later layers only, and the last four layers side by side tag "
-        "more words right than the last."
+        "The choice with the highest tagging accuracy has later layers only, and the last four layers side by side "
+        "have a higher accuracy than the last."
     )
 
     depth: int
-    """Layers of the model."""
+    """Number of layers of the model."""
     hits: Mapping[str, Tensor]
-    """By choice of layers, for each word whether it was tagged right."""
+    """Whether each word was tagged correctly, by choice of layers."""
 
     @classmethod
     def run(cls, encoder: Embedder, train: Sequence[Sentence], valid: Sequence[Sentence], seed: int = 1) -> Self:
-        """Trains one linear layer for each choice on `train`, and tags the words of `valid`."""
+        """Trains a linear probe for each choice on `train`, and tags the words of `valid`."""
         labels = {tag: i for i, tag in enumerate(sorted({tag for sentence in train for tag in sentence.tags}))}
-        states, answers = zip(*(_words(encoder, part, labels) for part in (train, valid)), strict=True)
+        states, targets = zip(*(_words(encoder, part, labels) for part in (train, valid)), strict=True)
         depth, hits = encoder.model.config.layers, {}
         for name, (layers, join) in choices(depth).items():
-            # all words of a part as one long text
+            # all words of a data set as one long text
             features = [joined(list(x_LND[:, None]), layers, join)[0] for x_LND in states]
-            hits[name] = _probe(features, answers, len(labels), seed)
+            hits[name] = _probe(features, targets, len(labels), seed)
         return cls(depth, hits)
 
     @property
     def values(self) -> dict[str, float]:
-        """The share of words that are tagged right, in percent, by choice of layers."""
+        """The tagging accuracy in percent, by choice of layers."""
         return {name: 100 * float(is_right_N.float().mean()) for name, is_right_N in self.hits.items()}
 
     @property
     def verdict(self) -> Verdict:
-        """Which choice is best; and whether four layers beat one, by a bootstrap over words."""
+        """Which choice is best, and whether four layers beat one, by a bootstrap over words."""
         four, last = self.hits["last four side by side"].int(), self.hits["last"].int()
-        # not the best choice against the last: it is chosen by the same words
+        # not the best choice against the last, because the best one is selected on the same words
         found = Interval.bootstrap("last four side by side minus last, in points", (100 * (four - last)).tolist())
         best = max(self.values, key=lambda name: self.values[name])
         reason = f"the best choice is '{best}' with {self.values[best]:.2f} %"
         if self.depth <= LAST:
-            return Verdict(None, f"of {self.depth} layers, the last four are all; {reason}", found)
+            return Verdict(None, f"the model has only {self.depth} layers, so the last four are all; {reason}", found)
         if best not in LATER or found.high < 0:
             return Verdict(False, reason, found)
         return Verdict(True if found.low > 0 else None, reason, found)
 
     def figure(self) -> Any:
-        """A bar for each choice."""
+        """A bar chart with the accuracy of each choice."""
         from regard.explain import figures
 
-        return figures.bars(self.values, "words tagged right, %")
+        return figures.bars(self.values, "tagging accuracy, %")
 
 
 @torch.no_grad()
 def _words(encoder: Embedder, sentences: Sequence[Sentence], labels: dict[str, int]) -> tuple[Tensor, Tensor]:
-    """For each word its vectors after each layer, (layers + 1, words, width), and the number of its tag."""
+    """The hidden states of each word, (layers + 1, words, width), and the index of its tag."""
     states, tags = [], []
     for indices, found in _read(encoder, [sentence.words for sentence in sentences]):
         for i, (x_LTD, firsts) in zip(indices, found, strict=True):
             states.append(x_LTD[:, firsts])
-            # a tag that was never seen in training is no label: it counts as wrong
+            # a tag that does not occur in the training data is not a label, so it counts as wrong
             tags += [labels.get(tag, -1) for tag in sentences[i].tags[: len(firsts)]]
     return torch.cat(states, dim=1).float(), torch.tensor(tags)
 
@@ -117,11 +117,11 @@ def _read(
         yield indices, [(states_LBTD[:, row], pieces[i].firsts) for row, i in enumerate(indices)]
 
 
-def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, seed: int) -> Tensor:
-    """Trains a linear layer on the first features and answers; gives which of the second it answers right."""
+def _probe(features: Sequence[Tensor], targets: Sequence[Tensor], labels: int, seed: int) -> Tensor:
+    """Trains a linear probe on the first features and labels; returns which of the second it predicts correctly."""
     torch.manual_seed(seed)
-    mean_D, spread_D = features[0].mean(0), features[0].std(0) + 1e-6
-    train_ND, valid_ND = ((x_ND - mean_D) / spread_D for x_ND in features)
+    mean_D, std_D = features[0].mean(0), features[0].std(0) + 1e-6
+    train_ND, valid_ND = ((x_ND - mean_D) / std_D for x_ND in features)
     probe = nn.Linear(train_ND.size(1), labels)
     optimizer = torch.optim.AdamW(probe.parameters(), lr=RATE, weight_decay=0.01)
     rng = np.random.default_rng(seed)
@@ -129,11 +129,11 @@ def _probe(features: Sequence[Tensor], answers: Sequence[Tensor], labels: int, s
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     for _ in range(EPOCHS):
         for indices in torch.from_numpy(rng.permutation(len(train_ND))).split(BATCH):
-            loss = F.cross_entropy(probe(train_ND[indices]), answers[0][indices])
+            loss = F.cross_entropy(probe(train_ND[indices]), targets[0][indices])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
     with torch.no_grad():
-        is_right_N: Tensor = probe(valid_ND).argmax(1) == answers[1]
+        is_right_N: Tensor = probe(valid_ND).argmax(1) == targets[1]
     return is_right_N

@@ -195,7 +195,7 @@ class ConvDecoderLayer(nn.Module):
 
     def operations(self, call: Call) -> Iterator[Operation]:
         """Both sums."""
-        gated_BTD, found_BTD = (call.of(part).output for part in (self.convolution, self.attention))
-        joined_BTD, join = (gated_BTD + found_BTD) * HALF, ConvDecoderLayer.join
+        gated_BTD, attended_BTD = (call.of(part).output for part in (self.convolution, self.attention))
+        joined_BTD, join = (gated_BTD + attended_BTD) * HALF, ConvDecoderLayer.join
         yield Operation("add", "y = (y + c) · √½", joined_BTD, (join, "y_BTD = "))
         yield Operation("add", "(x + y) · √½", call.output, (join, "return "))

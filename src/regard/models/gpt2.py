@@ -3,8 +3,8 @@
     x_0 = token + position,  x_l = layer_l(x_(l−1)),  logits = E · LayerNorm(x_L)
 
 with the norm before each sublayer (pre-norm) and the token embedding E. Attention is causal, so that the next token is
-predicted at all positions of a text in parallel. The output layers of the sublayers are initialised smaller the more
-layers there are, so that the variance of the residual sum does not grow with depth.
+predicted at all positions of a text in parallel. The output weights of the sublayers are initialised in inverse
+proportion to √(2 · layers), so that the variance of the residual sum does not grow with depth.
 """
 
 from collections.abc import Iterator, Sequence
@@ -155,7 +155,7 @@ class Gpt2(nn.Module):
         return Stack(self.tokens, self.positions, self.layers, self.norm)
 
     def start(self, tokens_BT: Tensor) -> Gpt2State:
-        """Processes the first tokens of the texts, maybe none; the next one is for `step`."""
+        """Processes the first tokens of the texts, possibly none; `step` takes the next one."""
         caches = tuple(Cache() for _ in self.layers)
         if tokens_BT.size(1):
             self._read(tokens_BT, caches)

@@ -4,8 +4,8 @@
 
     x = LayerNorm(token + segment);  then encoder layers;  pooled = g(W x_[CLS] + b),  g the layers' activation
 
-Each layer turns its queries and keys by their positions. There is no table of positions, so that no text is too long,
-though distances that were never trained may mean little. Tasks and heads are BERT's.
+Each layer rotates its queries and keys by their positions. There is no table of positions, so texts may have any
+length, but the model may not generalise to distances that it was not trained on. Tasks and heads are BERT's.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from regard.models.heads import AnyHead, PretrainingHead
 
 @dataclass(frozen=True, kw_only=True)
 class RoFormerConfig(Config):
-    """A RoFormer's shape, and its head."""
+    """Hyperparameters of a RoFormer, and its head."""
 
     kind: Literal["roformer"] = "roformer"
     vocab_size: Positive
@@ -63,23 +63,23 @@ class RoFormerConfig(Config):
     }
 
     def problems(self) -> Iterator[Problem]:
-        """Values that cannot go together."""
+        """Invalid combinations of values."""
         if self.width % (2 * self.heads):
-            why = f"not divisible by 2 × heads = {2 * self.heads}; each head turns pairs of numbers"
+            why = f"not divisible by 2 × heads = {2 * self.heads}; each head rotates pairs of dimensions"
             yield Problem("width", why, self.width)
 
     @property
     def task(self) -> str:
-        """What it is for: what its head is."""
+        """The task of its head."""
         return self.head.task
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What its head chooses from; nothing where there is no such choice."""
+        """The labels of its head; empty if it has none."""
         return self.head.labels
 
     def build(self) -> "RoFormer":
-        """The model, with fresh weights."""
+        """The model, with newly initialised weights."""
         return RoFormer(self)
 
 
@@ -117,15 +117,15 @@ class RoFormer(nn.Module):
         self.apply(_initialise)
 
     def forward(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """What the head says: for each token or, as a sequence of one, for the text."""
+        """The output of the head: for each token or, as a sequence of length 1, for the text."""
         return self.answer(self.hidden(tokens_BT, segments_BT, is_padding_BT))
 
     def hidden(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> Tensor:
-        """A vector for each token that knows of all the others."""
+        """The hidden states of the last layer, one vector per token."""
         return self.states(tokens_BT, segments_BT, is_padding_BT)[-1]
 
     def states(self, tokens_BT: Tensor, segments_BT: Tensor, is_padding_BT: Tensor | None = None) -> list[Tensor]:
-        """The vectors that go into the first layer, and those that come out of each."""
+        """All hidden states: the input of the first layer, and the output of each layer."""
         states = [self.dropout(self.norm(self.tokens(tokens_BT) + self.segments(segments_BT)))]
         allowed = None if is_padding_BT is None else masks.padding(is_padding_BT)
         for layer in self.layers:
@@ -133,24 +133,24 @@ class RoFormer(nn.Module):
         return states
 
     def pool(self, x_BTD: Tensor) -> Tensor:
-        """The vector that stands for the whole text."""
+        """The pooled vector, which represents the whole text."""
         assert self.pooler is not None
         return self.pooler(x_BTD)
 
     def answer(self, x_BTD: Tensor) -> Tensor:
-        """What the head makes of the vectors."""
+        """The output of the head, given hidden states."""
         if self.head is None:
             return x_BTD
         return self.head.answer(self.pool(x_BTD) if self.config.head.reads == "pooled" else x_BTD, self.tokens)
 
     @property
     def limit(self) -> None:
-        """The most tokens that a text may have: any number."""
+        """Maximum length of a text in tokens: unlimited."""
         return None
 
 
 def _initialise(module: nn.Module) -> None:
-    """Small normal weights and no bias, as in BERT."""
+    """Initialises weights from a narrow normal distribution and biases with 0, as in BERT."""
     if isinstance(module, nn.Linear | TokenEmbedding):
         normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear):

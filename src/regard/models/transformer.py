@@ -1,7 +1,7 @@
 """The Transformer: an encoder for the source and a decoder for the target (Vaswani et al. 2017).
 
-Beside the paper's base and big there are two sizes that train on a laptop. They use pre-norm instead of post-norm,
-which needs no long warm-up.
+Besides the paper's base and big, there are two sizes that train on a laptop, tiny and small. They use pre-norm, which,
+unlike the paper's post-norm, needs no long warm-up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
         return self.encoder(self.source_embedding(source_BS), _allowed(is_padding_BS))
 
     def decode(self, target_BT: Tensor, memory_BSD: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
-        """The same, given the memory of the source."""
+        """Hidden states of the target tokens, given the memory of the source."""
         x_BTE, layers = self.target_embedding(target_BT), self.config.decoder_layers
         return self.decoder(x_BTE, [memory_BSD] * layers, _allowed(is_padding_BS), [None] * layers)
 
@@ -194,10 +194,10 @@ class Transformer(nn.Module):
         return Stack(self.target_embedding, self.decoder.positions, self.decoder.layers, self.decoder.norm)
 
     def start(self, source_BS: Tensor, is_padding_BS: Tensor | None = None) -> TransformerState:
-        """Encodes the source, and computes its keys and values for the decoder's layers once."""
-        seen = self.decoder.remember(self.encode(source_BS, is_padding_BS))
+        """Encodes the source, and computes its keys and values for each layer of the decoder once."""
+        layers = self.decoder.remember(self.encode(source_BS, is_padding_BS))
         allowed = masks.padding(masks.no_padding(source_BS) if is_padding_BS is None else is_padding_BS)
-        memory = CrossAttentionMemory.of(seen, allowed)
+        memory = CrossAttentionMemory.of(layers, allowed)
         return TransformerState(memory, tuple(Cache() for _ in memory.layers))
 
     def step(self, tokens_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:

@@ -25,12 +25,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import RegardError
 from regard.serve import page
-from regard.serve.explorer import Answer, Asked, Explorer, Numbers, validated
+from regard.serve.explorer import Answer, Explorer, Numbers, Question, validated
 
-BODY = 1024 * 1024  # maximum size of a request in bytes
-QUEUE = 8  # maximum number of pending requests, the running one included
-SECONDS = 30.0  # timeout of a request, waiting included
-SMALL = 30_000_000  # parameters; for smaller models, a single thread is faster
+MAX_BODY = 1024 * 1024  # maximum size of a request body in bytes
+MAX_PENDING = 8  # maximum number of pending requests, including the running one
+TIMEOUT = 30.0  # timeout of a request in seconds, including the time in the queue
+SMALL_MODEL = 30_000_000  # number of parameters below which a single thread is faster
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 log = logging.getLogger("regard.serve")
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 
 class SavedView(BaseModel):
-    """A view to be saved: its address, and the requests that it made."""
+    """A view to save: its address, and the requests that it made."""
 
-    address: Annotated[str, Field(max_length=BODY)]
+    address: Annotated[str, Field(max_length=MAX_BODY)]
     asked: Annotated[list[tuple[str, dict[str, Any]]], Field(max_length=200)]
 
 
@@ -87,7 +87,7 @@ class BodyLimit:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                await Response(status_code=400)(scope, receive, send)  # nobody reads it
+                await Response(status_code=400)(scope, receive, send)  # the client is gone
                 return
             body, more = body + message.get("body", b""), message.get("more_body", False)
             if len(body) > self.limit:
@@ -103,7 +103,7 @@ class BodyLimit:
 
 
 def make_app(
-    explorer: Explorer, *, hosts: Sequence[str] = LOOPBACK, queue: int = QUEUE, seconds: float = SECONDS
+    explorer: Explorer, *, hosts: Sequence[str] = LOOPBACK, queue: int = MAX_PENDING, seconds: float = TIMEOUT
 ) -> FastAPI:
     """The server for one model.
 
@@ -118,8 +118,8 @@ def make_app(
         worker.close()
 
     app = FastAPI(title="Regard", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    app.add_middleware(BodyLimit, limit=BODY)
-    names = [_in_address(host) for host in hosts] or ["*"]
+    app.add_middleware(BodyLimit, limit=MAX_BODY)
+    names = [_bracketed(host) for host in hosts] or ["*"]
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
     index = (page.FOLDER / "index.html").read_text("utf-8")
 
@@ -157,7 +157,7 @@ def make_app(
 
     @app.post("/api/generate")
     async def generate(request: Request) -> StreamingResponse:
-        inputs = validated(Asked, await _arguments(request)).inputs
+        inputs = validated(Question, await _arguments(request)).inputs
         outputs = await worker.do(lambda: explorer.generate(inputs))
 
         async def lines() -> AsyncIterator[str]:
@@ -194,10 +194,10 @@ def make_app(
 def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], object]) -> None:
     """Serves until interrupted; calls `ready` with the URL once the server listens."""
     is_local = host in LOOPBACK
-    if sum(parameter.numel() for parameter in explorer.subject.model.parameters()) < SMALL:
-        torch.set_num_threads(1)  # for one token of a small model, starting a second thread takes longer than the work
+    if sum(parameter.numel() for parameter in explorer.subject.model.parameters()) < SMALL_MODEL:
+        torch.set_num_threads(1)  # one token of a small model takes less time than starting a thread
     with _listening(host, port) as listener:
-        name = "localhost" if is_local else _in_address(host)
+        name = "localhost" if is_local else _bracketed(host)
         ready(f"http://{name}:{listener.getsockname()[1]}/")
         # other machines may use any host name
         app = make_app(explorer, hosts=LOOPBACK if is_local else ())
@@ -207,9 +207,9 @@ def serve(explorer: Explorer, host: str, port: int, ready: Callable[[str], objec
 
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm only if the protocol is named; otherwise each small answer waits some 40 ms
+    # asyncio disables Nagle's algorithm only if the protocol is given; otherwise each small response is 40 ms late
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if sys.platform != "win32":  # there, it would let two servers share a port
+    if sys.platform != "win32":  # on Windows, this option lets two servers share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -226,16 +226,16 @@ def _headers() -> dict[str, str]:
     imports = page.IMPORTS.removeprefix('<script type="importmap">').removesuffix("</script>")
     digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
     scripts = f"script-src 'self' 'sha256-{digest}'"
-    elsewhere = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    embedding = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     return {
-        "content-security-policy": f"default-src 'self'; {scripts}; img-src 'self' data: blob:; {elsewhere}",
+        "content-security-policy": f"default-src 'self'; {scripts}; img-src 'self' data: blob:; {embedding}",
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cache-control": "no-cache",
     }
 
 
-def _in_address(host: str) -> str:
+def _bracketed(host: str) -> str:
     """The host as in URLs and Host headers: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 

@@ -23,45 +23,45 @@ from regard.explain.trace import Alternative, Inputs, Inspectable, PartialOutput
 from regard.explain.view import AttentionView
 from regard.models.interface import Autoregressive
 
-CHARACTERS = 4000  # maximum length of an input
+MAX_CHARACTERS = 4000  # maximum length of an input
 MAX_TOKENS = 512  # maximum length of a stream
-KEPT = 32  # inputs whose outputs are cached
+CACHE_SIZE = 32  # maximum number of inputs whose outputs are cached
 N_BEST = 3
 
-ShortText = Annotated[str, Field(max_length=CHARACTERS)]
+ShortText = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Role = Annotated[str, Field(max_length=40)]
 Path_ = Annotated[str, Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, lt=100_000)]
 
 
-class Question(BaseModel):
+class Arguments(BaseModel):
     """The arguments of a verb; unknown ones are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Asked(Question):
+class Question(Arguments):
     """Inputs by role, and the output to explain; default: the model's own."""
 
     inputs: dict[Role, ShortText]
     target: ShortText | None = None
 
 
-class OneAttention(Asked):
-    """One attention module, for the inputs."""
+class AttentionQuestion(Question):
+    """One attention layer, for these inputs."""
 
     path: Path_
 
 
-class OneToken(Asked):
-    """One token in one part of the model, with one attention head."""
+class TokenQuestion(Question):
+    """One token, one part of the model and one attention head."""
 
     path: Path_
     token: Number
     head: Number = 0
 
 
-class Change(Question):
+class Change(Arguments):
     """What to switch off in the model."""
 
     heads: Mapping[Path_, Sequence[Number]] = {}
@@ -69,8 +69,8 @@ class Change(Question):
     scaling: Sequence[Path_] = ()
     positions: Sequence[Path_] = ()
 
-    def made(self, model: torch.nn.Module) -> AbstractContextManager[None]:
-        """Context manager that applies the change to the model."""
+    def applied(self, model: torch.nn.Module) -> AbstractContextManager[None]:
+        """A context manager that applies the change to the model."""
         return intervene(
             model,
             drop_heads=self.heads,
@@ -80,7 +80,7 @@ class Change(Question):
         )
 
 
-class WhatIf(Asked):
+class WhatIfQuestion(Question):
     """A change of the model, of its inputs, or of both."""
 
     change: Change = Change()
@@ -88,21 +88,21 @@ class WhatIf(Asked):
     """Inputs that replace the original ones."""
 
 
-class Rollout(Asked):
+class RolloutQuestion(Question):
     """Attention rollout through all layers, from one stream to another or to itself."""
 
     asks: Path_
     answers: Path_
 
 
-class Encodings(Question):
+class EncodingsQuestion(Arguments):
     """Positional encodings of one kind."""
 
     kind: Annotated[str, Field(max_length=20)] = "own"
     length: Annotated[int, Field(ge=2, le=MAX_TOKENS)] = 64
 
 
-class Lines(Question):
+class CodeQuestion(Arguments):
     """A file of Regard's source."""
 
     file: Path_
@@ -116,11 +116,11 @@ class Numbers:
 
 
 Answer = dict[str, Any] | Numbers
-Q = TypeVar("Q", bound=BaseModel)
+A = TypeVar("A", bound=BaseModel)
 
 
-def validated(kind: type[Q], arguments: Mapping[str, Any]) -> Q:
-    """The arguments as a question of that kind; raises `RegardError` for invalid ones."""
+def validated(kind: type[A], arguments: Mapping[str, Any]) -> A:
+    """Parses the arguments as `kind`; raises `RegardError` if they are invalid."""
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
@@ -139,18 +139,18 @@ class Explorer:
         self.subject, self.name = subject, name
         examples = {role: MEDIA[medium].EXAMPLE for role, medium in subject.accepts.items()}
         self.example = by_role(subject.accepts, examples if example is None else example)
-        self._alternatives = lru_cache(KEPT)(lambda inputs: subject.alternatives(dict(inputs), N_BEST))
-        self.verbs: dict[str, tuple[type[Question], Callable[[Any], Answer]]] = {
-            "model": (Question, self.model),
-            "read": (Asked, self.read),
-            "attention": (OneAttention, self.attention),
-            "walk": (OneToken, self.walk),
-            "what-if": (WhatIf, self.what_if),
-            "heads": (Asked, self.heads),
-            "rollout": (Rollout, self.rollout),
-            "positions": (Encodings, self.positions),
-            "likeness": (Encodings, self.likeness),
-            "code": (Lines, self.code),
+        self._alternatives = lru_cache(CACHE_SIZE)(lambda inputs: subject.alternatives(dict(inputs), N_BEST))
+        self.verbs: dict[str, tuple[type[Arguments], Callable[[Any], Answer]]] = {
+            "model": (Arguments, self.model),
+            "read": (Question, self.read),
+            "attention": (AttentionQuestion, self.attention),
+            "walk": (TokenQuestion, self.walk),
+            "what-if": (WhatIfQuestion, self.what_if),
+            "heads": (Question, self.heads),
+            "rollout": (RolloutQuestion, self.rollout),
+            "positions": (EncodingsQuestion, self.positions),
+            "likeness": (EncodingsQuestion, self.likeness),
+            "code": (CodeQuestion, self.code),
         }
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Answer:
@@ -160,7 +160,7 @@ class Explorer:
         kind, method = self.verbs[verb]
         return method(validated(kind, arguments))
 
-    def model(self, _question: Question) -> Answer:
+    def model(self, _question: Arguments) -> Answer:
         """The model's structure."""
         model: Any = self.subject.model
         streams = {stream for look in looks(model) for stream in (look.asks, look.answers)}
@@ -177,7 +177,7 @@ class Explorer:
             "positions": {"kind": positions.own_kind(model), "paths": list(position_modules(model))},
         }
 
-    def read(self, question: Asked) -> Answer:
+    def read(self, question: Question) -> Answer:
         """Inputs and output, token by token; without a given output, the model's own and the next best ones."""
         trace = self._trace(question)
         own = [] if question.target is not None else self._own(self._inputs(question.inputs))
@@ -190,15 +190,15 @@ class Explorer:
             "alternatives": [{"text": found.text, "score": found.score} for found in own],
         }
 
-    def attention(self, question: OneAttention) -> Answer:
-        """The weights of all heads of one attention: heads × queries × keys."""
+    def attention(self, question: AttentionQuestion) -> Answer:
+        """The weights of all heads of one attention layer: heads × queries × keys."""
         trace = self._trace(question)
         look = trace.look(question.path)
         sizes = (len(trace.streams[stream].tokens) for stream in (look.asks, look.answers))
-        nothing = torch.zeros(look.heads, *sizes)  # if the model stopped before that depth
-        return Numbers(trace.weights(look.path).get(look.path, nothing))
+        zeros = torch.zeros(look.heads, *sizes)  # if the model stopped before that depth
+        return Numbers(trace.weights(look.path).get(look.path, zeros))
 
-    def walk(self, question: OneToken) -> Answer:
+    def walk(self, question: TokenQuestion) -> Answer:
         """The computation steps of a token in one part of the model."""
         steps = walk.walk(self._trace(question), question.path, question.token, question.head)
         return {
@@ -215,19 +215,19 @@ class Explorer:
             ]
         }
 
-    def what_if(self, question: WhatIf) -> Answer:
+    def what_if(self, question: WhatIfQuestion) -> Answer:
         """The model's output, and the probabilities of the given output, before and after a change."""
         inputs = self._inputs({**question.inputs, **question.other})
         trace = self._trace(question)
         original = _predicted(trace)
-        own = original if question.target is None else _predicted(self._trace(Asked(inputs=question.inputs)))
-        with question.change.made(self.subject.model):
+        own = original if question.target is None else _predicted(self._trace(Question(inputs=question.inputs)))
+        with question.change.applied(self.subject.model):
             changed, given = self.subject.trace(inputs), self.subject.trace(inputs, trace.answer)
             # if there is one prediction per input token, the output may not fit another input
             then = {"given": _predicted(given) if _fits(given) else None, "changed": _predicted(changed)}
         return {"own": own, "original": original, **then}
 
-    def heads(self, question: Asked) -> Answer:
+    def heads(self, question: Question) -> Answer:
         """Head importance, attention rollout, and the predictions after each layer."""
         trace = self._trace(question)
         early = importance.early_answers(trace)
@@ -245,28 +245,28 @@ class Explorer:
             ],
         }
 
-    def rollout(self, question: Rollout) -> Answer:
+    def rollout(self, question: RolloutQuestion) -> Answer:
         """Attention rollout: how much each token contributes to each token, queries × keys."""
         flows = importance.rollout(self._trace(question))
         if (question.asks, question.answers) not in flows:
             raise RegardError(f"{question.asks!r} does not attend to {question.answers!r} in this model")
         return Numbers(flows[question.asks, question.answers])
 
-    def positions(self, question: Encodings) -> Answer:
+    def positions(self, question: EncodingsQuestion) -> Answer:
         """The positional encodings: positions × features."""
         return Numbers(positions.encodings(self.subject.model, question.length, question.kind))
 
-    def likeness(self, question: Encodings) -> Answer:
+    def likeness(self, question: EncodingsQuestion) -> Answer:
         """The similarity of two positions, by their distance."""
         encoding = positions.encodings(self.subject.model, question.length, question.kind)
         return {"similarity": _rounded(positions.similarity(encoding))}
 
-    def code(self, question: Lines) -> Answer:
+    def code(self, question: CodeQuestion) -> Answer:
         """A file of Regard's source; other files are refused."""
         package = Path(__file__).parents[1]
         known = {path.relative_to(package.parent).as_posix(): path for path in package.rglob("*.py")}
         if question.file not in known:
-            raise RegardError("not a source file of Regard")
+            raise RegardError(f"{question.file!r} is not a source file of Regard")
         return {"lines": known[question.file].read_text("utf-8").splitlines()}
 
     def generate(self, inputs: Inputs) -> Iterator[dict[str, Any]]:
@@ -277,9 +277,8 @@ class Explorer:
         known = looks(self.subject.model)
         paths = [look.path for look in known if look.asks != look.answers] or [look.path for look in known]
         while True:
-            with capture(
-                self.subject.model, paths
-            ) as maps:  # only for one step: other requests are handled between two tokens
+            # captures one step only, because other requests are handled between two tokens
+            with capture(self.subject.model, paths) as maps:
                 partial_output = next(outputs, None)
             if partial_output is None:
                 return
@@ -300,13 +299,12 @@ class Explorer:
         """The model's own outputs, cached."""
         return self._alternatives(tuple(inputs.items()))
 
-    def _trace(self, question: Asked) -> Trace:
+    def _trace(self, question: Question) -> Trace:
         inputs = self._inputs(question.inputs)
         own = self._own(inputs) if question.target is None else ()
         trace = self.subject.trace(inputs, own[0].tokens if own else question.target)
-        _check(
-            max(len(stream.tokens) for stream in trace.streams.values()) - 1
-        )  # the end-of-sequence token is not counted
+        # the end-of-sequence token is not counted
+        _check(max(len(stream.tokens) for stream in trace.streams.values()) - 1)
         if not _fits(trace):
             raise RegardError("the output has the wrong length; this model predicts one label per token of the text")
         return trace
@@ -322,7 +320,7 @@ def _check(length: int) -> None:
 
 
 def _alignment(trace: Trace) -> dict[str, Any] | None:
-    """What each unit attends to: mean over all attention modules between two streams, or within a single one."""
+    """What each unit attends to: the mean over all attention layers between two streams, or within the only one."""
     if not trace.looks:
         return None
     view = AttentionView(trace)

@@ -13,17 +13,17 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.folders import read_tensors, restore, verify, write_tensors, write_whole
+from regard.folders import read_tensors, restore, verify, write_folder, write_tensors
 
 
 def save(run: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], kept: int = 2) -> None:
     """Saves the checkpoint of a step, then removes all but the last `kept`."""
 
-    def fill(aside: Path) -> None:
-        write_tensors(aside / "tensors.safetensors", tensors)
-        (aside / "state.json").write_text(json.dumps(state), "utf-8")
+    def fill(temporary: Path) -> None:
+        write_tensors(temporary / "tensors.safetensors", tensors)
+        (temporary / "state.json").write_text(json.dumps(state), "utf-8")
 
-    write_whole(run / "checkpoints" / f"step-{step:09d}", fill)
+    write_folder(run / "checkpoints" / f"step-{step:09d}", fill)
     for folder in every(run)[:-kept]:
         shutil.rmtree(folder)
 

@@ -18,7 +18,7 @@ from regard.codecs import interface as codecs_
 from regard.codecs.interface import Codec
 from regard.config import Config, parse
 from regard.errors import RegardError
-from regard.folders import read_tensors, verify, write_tensors, write_whole
+from regard.folders import read_tensors, verify, write_folder, write_tensors
 from regard.version import __version__
 
 FORMAT = 2
@@ -73,13 +73,13 @@ def save(
 ) -> None:
     """Writes a model folder atomically."""
 
-    def fill(aside: Path) -> None:
-        write_about(aside / CONFIG, task, config, codecs)
-        (aside / CARD).write_text(card, "utf-8")
-        write_tensors(aside / WEIGHTS, weights)
-        codecs_.save(aside, codecs)
+    def fill(temporary: Path) -> None:
+        write_about(temporary / CONFIG, task, config, codecs)
+        (temporary / CARD).write_text(card, "utf-8")
+        write_tensors(temporary / WEIGHTS, weights)
+        codecs_.save(temporary, codecs)
 
-    write_whole(folder, fill)
+    write_folder(folder, fill)
 
 
 def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Codec]) -> None:

@@ -153,15 +153,18 @@ class Classifier(Embedder):
     def evaluate(self, files: Mapping[str, Path], settings: ClassificationSettings) -> Evaluation:
         """The task's metrics on a table."""
         (path,) = self.evaluated_with.paths(files)
-        warned: list[str] = []
-        question, examples = self._asked(path, settings, warned)
-        # models from elsewhere may name labels LABEL_0, LABEL_1, ...; these have GLUE's order
+        warnings: list[str] = []
+        question, examples = self._task_and_examples(path, settings, warnings)
+        # converted models may name their labels LABEL_0, LABEL_1, ..., in GLUE's order
         names: dict[str | float, str] = {f"LABEL_{i}": name for i, name in enumerate(question.labels)}
         if {names.get(name, name) for name in self.labels} != set(question.labels):
             known = [", ".join(labels) or "a number" for labels in (self.labels, question.labels)]
-            raise RegardError(f"the model predicts {known[0]}; the task has {known[1]}")
+            raise RegardError(
+                f"the model predicts {known[0]}, but the task expects {known[1]}; "
+                f"use a model that was trained on this task"
+            )
         if not examples:
-            raise RegardError(f"{path}: there are no texts to evaluate the model on")
+            raise RegardError(f"{path}: there are no texts to evaluate; give a file with at least one")
         texts, seconds, gold = zip(*examples, strict=True)
         predictions = self.classify(texts, seconds)
         answer = [names.get(prediction.answer, prediction.answer) for prediction in predictions]
@@ -170,24 +173,24 @@ class Classifier(Embedder):
         lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
         lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and truncated" if truncated else ""))
         return Evaluation(
-            {**found, "texts": len(texts), "truncated": truncated}, lines, [str(value) for value in answer], warned
+            {**found, "texts": len(texts), "truncated": truncated}, lines, [str(value) for value in answer], warnings
         )
 
-    def _asked(
-        self, path: Path, settings: ClassificationSettings, warned: list[str]
+    def _task_and_examples(
+        self, path: Path, settings: ClassificationSettings, warnings: list[str]
     ) -> tuple[tables.GlueTask, list[Example]]:
         if settings.task is not None:
             question = tables.TASKS[settings.task]
-            return question, list(tables.read(question, path, warn=warned.append))
-        question = tables.own_question(settings.columns, settings.label, self.labels)
+            return question, list(tables.read(question, path, warn=warnings.append))
+        question = tables.table_task(settings.columns, settings.label, self.labels)
         return question, list(read_table(path, settings.columns, settings.label, not self.labels, self.labels))
 
     @torch.no_grad()
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model applied to a text, with the predicted label or a given one as output."""
         encoded = self.read(self._text(inputs))
-        called = self.inputs(encoded)
-        answers_V = self.model(*called)[0, 0]
+        arguments = self.inputs(encoded)
+        answers_V = self.model(*arguments)[0, 0]
         if isinstance(target, str):
             if target not in self.labels:
                 raise RegardError(f"{target!r} is not a label of this model; it has {', '.join(self.labels) or 'none'}")
@@ -201,7 +204,7 @@ class Classifier(Embedder):
         name = pieces([label])[0]
         prediction = text_stream((label,), (name,), TextLayout((0,), (name,)))
         streams = {"text": self.stream(encoded.tokens, encoded.segments), "prediction": self.stream(encoded.tokens[:1])}
-        return Trace(self.model, called, streams, "prediction", prediction, (label,), pieces)
+        return Trace(self.model, arguments, streams, "prediction", prediction, (label,), pieces)
 
 
 class ClassificationTask(Task):

@@ -25,7 +25,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.length_limit import LengthLimited
 from regard.decoding.sampling import SampledToken, Sampling
 from regard.decoding.sliding import Sliding
-from regard.decoding.stops import before_stop, stop_bytes, unsure
+from regard.decoding.stops import before_stop, partial_stop_length, stop_bytes
 from regard.errors import RegardError
 from regard.evaluation.language import LanguageScores, perplexity, score
 from regard.explain.media.text import TextLayout, text_stream
@@ -41,9 +41,9 @@ from regard.training.task import SummedLoss, Task, listed, means
 Overflow = Literal["error", "slide"]
 FinishReason = Literal["end", "stop", "length"]
 MAX_TOKENS = 200  # default number of tokens to generate
-SPARE = 1024  # maximum number of unused embedding rows, which round the size of the embedding table up
-BEAM = 4  # beam width for the continuation that is shown with a trace
-SHOWN = 20  # maximum number of tokens of the continuation that is shown with a trace
+MAX_UNUSED_ROWS = 1024  # maximum number of unused embedding rows, which round the size of the embedding table up
+TRACE_BEAM = 4  # beam width for the continuation that is shown with a trace
+TRACE_TOKENS = 20  # maximum number of tokens of the continuation that is shown with a trace
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Completion:
     pieces: tuple[str, ...]
     """The text of each token."""
     token_scores: tuple[float, ...]
-    """The log-probability of each token given those before it, before temperature, top-k and the like."""
+    """The log-probability of each token given those before it, before temperature, top-k and other adjustments."""
     score: float
     """Log-probability divided by (tokens)^length_penalty, the end token included; the mean per token by default."""
     finish_reason: FinishReason
@@ -74,9 +74,9 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         self.tokenizer = tokenizer
         self.device = next(model.parameters()).device
         config: Any = model.config
-        if not 0 <= config.vocab_size - tokenizer.vocab_size < SPARE:
+        if not 0 <= config.vocab_size - tokenizer.vocab_size < MAX_UNUSED_ROWS:
             raise RegardError(
-                f"a tokenizer of {tokenizer.vocab_size:,} tokens does not fit a model of {config.vocab_size:,}; "
+                f"the tokenizer has {tokenizer.vocab_size:,} tokens, but the model has {config.vocab_size:,}; "
                 f"use the tokenizer that the model was trained with"
             )
         # without an end token, use an id beyond the vocabulary
@@ -107,10 +107,14 @@ class Completer(EvaluatesText, Viewable, Pipeline):
             overflow: what to do when prompt and continuation exceed the context: raise an "error", or "slide" the
                 context window, which drops the older half of the tokens whenever it is full.
         """
-        read, stops = self._read(prompt), stop_bytes(stop)
-        how = Sampling(read[-1], self._end, samples, temperature, top_k, top_p, seed, min_p, repetition_penalty)
+        prompt_tokens, stops = self._prompt_tokens(prompt), stop_bytes(stop)
+        how = Sampling(
+            prompt_tokens[-1], self._end, samples, temperature, top_k, top_p, seed, min_p, repetition_penalty
+        )
         (found,) = how.search(
-            *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
+            *self._decoding_arguments(prompt_tokens, tokens, overflow),
+            before=[prompt_tokens],
+            stopped=partial(self._is_stopped, stops),
         )
         return [self._completion(hypothesis, stops, seed + i) for i, hypothesis in enumerate(found)]
 
@@ -121,26 +125,28 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         tokens: int = MAX_TOKENS,
         stop: str | Sequence[str] = (),
         overflow: Overflow = "error",
-        **draws: Any,
+        **options: Any,
     ) -> Iterator[str]:
         """The text of one sample of `complete`, in parts as it is generated; the arguments are the same.
 
         Incomplete characters are held back until they are complete, and a possible stop string until it is ruled out.
         """
-        read, stops = self._read(prompt), stop_bytes(stop)
-        how = Sampling(read[-1], self._end, samples=1, **draws)
+        prompt_tokens, stops = self._prompt_tokens(prompt), stop_bytes(stop)
+        how = Sampling(prompt_tokens[-1], self._end, samples=1, **options)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
-        raw, given = b"", 0
+        raw, yielded = b"", 0
         for sampled in how.draw(
-            *self._asked(read, tokens, overflow), before=[read], stopped=partial(self._is_stopped, stops)
+            *self._decoding_arguments(prompt_tokens, tokens, overflow),
+            before=[prompt_tokens],
+            stopped=partial(self._is_stopped, stops),
         ):
             if sampled.token != self._end:
                 raw = before_stop(raw + self.tokenizer.raw([sampled.token]), stops)
-                sure = max(given, len(raw) - unsure(raw, stops))
-                if text := characters.decode(raw[given:sure]):
+                safe = max(yielded, len(raw) - partial_stop_length(raw, stops))
+                if text := characters.decode(raw[yielded:safe]):
                     yield text
-                given = sure
-        if text := characters.decode(raw[given:], final=True):
+                yielded = safe
+        if text := characters.decode(raw[yielded:], final=True):
             yield text
 
     def best(
@@ -158,54 +164,57 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         Args:
             length_penalty: the score of a text is its log-probability divided by (tokens)^length_penalty.
         """
-        return self._best(self._read(prompt), tokens, overflow, beam, n_best, length_penalty)
+        return self._best(self._prompt_tokens(prompt), tokens, overflow, beam, n_best, length_penalty)
 
     def _best(
         self,
-        read: Sequence[int],
+        prompt_tokens: Sequence[int],
         tokens: int,
         overflow: Overflow = "error",
         beam: int = 1,
         n_best: int = 1,
         length_penalty: float = 1.0,
     ) -> list[Completion]:
-        (found,) = Beam(read[-1], self._end, beam, n_best, length_penalty).search(*self._asked(read, tokens, overflow))
-        # a truncated text has no end token, but the search has counted one
+        (found,) = Beam(prompt_tokens[-1], self._end, beam, n_best, length_penalty).search(
+            *self._decoding_arguments(prompt_tokens, tokens, overflow)
+        )
+        # beam search counts an end token even for a truncated text, so the scores change here
         return sorted(
             (self._completion(each, length_penalty=length_penalty) for each in found), key=lambda each: -each.score
         )
 
-    def _read(self, prompt: str) -> list[int]:
-        """The tokens of a prompt; for an empty one, the token that begins texts."""
+    def _prompt_tokens(self, prompt: str) -> list[int]:
+        """The tokens of a prompt; an empty prompt consists of the begin token."""
         return self.tokenizer.encode([prompt])[0] or [self.tokenizer.begin]
 
-    def _asked(
-        self, read: Sequence[int], tokens: int, overflow: Overflow
+    def _decoding_arguments(
+        self, prompt_tokens: Sequence[int], tokens: int, overflow: Overflow
     ) -> tuple[Autoregressive, tuple[Tensor, ...], Sequence[int]]:
-        """The arguments of decoding: the model, all tokens read except the last, and the maximum length."""
+        """The arguments of decoding: the model, the prompt without its last token, and the maximum length."""
         if tokens < 1:
             raise RegardError(f"the number of tokens to generate must be at least 1, got {tokens}")
         if overflow not in get_args(Overflow):
             raise RegardError(f"overflow must be 'error' or 'slide', got {overflow!r}")
         context: int | None = self.model.limit
         model = fast_decoder(self.model, tokens if context is None else min(tokens, context))
-        if context is not None and self._slides(read, tokens):
+        if context is not None and self._slides(prompt_tokens, tokens):
             if overflow == "error":
                 raise RegardError(
-                    f"{len(read):,} prompt tokens and {tokens:,} tokens to generate exceed the context of {context:,}; "
-                    f"generate fewer, or set overflow to 'slide', which drops the older half whenever it is full"
+                    f"{len(prompt_tokens):,} prompt tokens and {tokens:,} tokens to generate exceed the context of "
+                    f"{context:,}; generate fewer tokens, or set overflow to 'slide', "
+                    f"which drops the older half whenever it is full"
                 )
             model = Sliding(model, context)
-        inputs_BT = torch.tensor([read[:-1]], dtype=torch.long, device=self.device)
+        inputs_BT = torch.tensor([prompt_tokens[:-1]], dtype=torch.long, device=self.device)
         return LengthLimited(model, tokens, self.tokenizer.vocab_size, self._end), (inputs_BT,), [tokens]
 
     def slides(self, prompt: str, tokens: int) -> bool:
-        """Whether a text and `tokens` tokens after it exceed the context of the model."""
-        return self._slides(self._read(prompt), tokens)
+        """Whether a prompt and `tokens` generated tokens exceed the context of the model."""
+        return self._slides(self._prompt_tokens(prompt), tokens)
 
-    def _slides(self, read: Sequence[int], tokens: int) -> bool:
+    def _slides(self, prompt_tokens: Sequence[int], tokens: int) -> bool:
         limit = self.model.limit
-        return limit is not None and len(read) + tokens - 1 > limit  # the last one is not fed back
+        return limit is not None and len(prompt_tokens) + tokens - 1 > limit  # the last generated token is not read
 
     def _is_stopped(self, stops: Sequence[bytes], written: Sequence[int]) -> bool:
         if not stops:
@@ -238,10 +247,10 @@ class Completer(EvaluatesText, Viewable, Pipeline):
 
     def count(self, inputs: Inputs) -> int:
         """The number of tokens in a text."""
-        return len(self._given(inputs))
+        return len(self._input_tokens(inputs))
 
-    def _given(self, inputs: Inputs) -> list[int]:
-        return self._read(by_role(self.accepts, inputs)["text"])
+    def _input_tokens(self, inputs: Inputs) -> list[int]:
+        return self._prompt_tokens(by_role(self.accepts, inputs)["text"])
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
         """The model applied to a text and its continuation, given as text or tokens; default: the model's own.
@@ -249,54 +258,61 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         Each position predicts the next token, so the last token is predicted but not read. After a continuation given
         as text, the last token is the most probable one.
         """
-        read = self._given(inputs)
+        prompt_tokens = self._input_tokens(inputs)
         if target is None:
-            target = self._best(read, self._room(read), beam=BEAM)[0].tokens
+            target = self._best(prompt_tokens, self._trace_length(prompt_tokens), beam=TRACE_BEAM)[0].tokens
         elif isinstance(target, str):
             (given,) = self.tokenizer.encode([target])
-            target = (*given, *self._best([*read, *given], 1)[0].tokens)
-        tokens = [*read, *target[: self._most(read)]]
-        called = (torch.tensor([tokens[:-1]], device=self.device),)
-        streams, spoken = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
-        return Trace(self.model, called, streams, "text", spoken, tuple(target), self.tokenizer.pieces)
+            target = (*given, *self._best([*prompt_tokens, *given], 1)[0].tokens)
+        tokens = [*prompt_tokens, *target[: self._max_new_tokens(prompt_tokens)]]
+        arguments = (torch.tensor([tokens[:-1]], device=self.device),)
+        streams, predicted = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
+        return Trace(self.model, arguments, streams, "text", predicted, tuple(target), self.tokenizer.pieces)
 
     def alternatives(self, inputs: Inputs, count: int) -> Sequence[Completion]:
         """The best continuations of a text, best first."""
-        read = self._given(inputs)
-        return self._best(read, self._room(read), beam=max(BEAM, count), n_best=count)
+        prompt_tokens = self._input_tokens(inputs)
+        return self._best(prompt_tokens, self._trace_length(prompt_tokens), beam=max(TRACE_BEAM, count), n_best=count)
 
     def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
         """The greedy continuation of a text after each token."""
-        read = self._given(inputs)
-        how = Sampling(read[-1], self._end, temperature=0.0)
-        return self._partial_outputs(read, how.draw(*self._asked(read, self._room(read), "error")))
+        prompt_tokens = self._input_tokens(inputs)
+        how = Sampling(prompt_tokens[-1], self._end, temperature=0.0)
+        return self._partial_outputs(
+            prompt_tokens,
+            how.draw(*self._decoding_arguments(prompt_tokens, self._trace_length(prompt_tokens), "error")),
+        )
 
-    def _partial_outputs(self, read: Sequence[int], draws: Iterator[SampledToken]) -> Iterator[PartialOutput]:
-        tokens = list(read)
-        for sampled in draws:
+    def _partial_outputs(
+        self, prompt_tokens: Sequence[int], samples: Iterator[SampledToken]
+    ) -> Iterator[PartialOutput]:
+        tokens = list(prompt_tokens)
+        for sampled in samples:
             if sampled.token != self._end:
                 seen = self._stream(tokens)
                 tokens.append(sampled.token)
-                yield PartialOutput(self.tokenizer.raw(tokens[len(read) :]).decode("utf-8", "replace"), seen)
+                yield PartialOutput(self.tokenizer.raw(tokens[len(prompt_tokens) :]).decode("utf-8", "replace"), seen)
 
-    def _room(self, read: Sequence[int]) -> int:
+    def _trace_length(self, prompt_tokens: Sequence[int]) -> int:
         """The number of tokens to generate for a trace."""
-        return min(SHOWN, self._most(read))
+        return min(TRACE_TOKENS, self._max_new_tokens(prompt_tokens))
 
-    def _most(self, read: Sequence[int]) -> int:
-        """The maximum number of tokens after these; the last one is not fed back."""
+    def _max_new_tokens(self, prompt_tokens: Sequence[int]) -> int:
+        """The maximum number of tokens that fit after the prompt; the last one is not read."""
         if self.model.limit is None:
             return sys.maxsize
-        most: int = self.model.limit - len(read) + 1
-        if most < 1:
-            raise RegardError(f"a text of {len(read):,} tokens exceeds the context of {self.model.limit:,}; shorten it")
-        return most
+        count: int = self.model.limit - len(prompt_tokens) + 1
+        if count < 1:
+            raise RegardError(
+                f"a text of {len(prompt_tokens):,} tokens exceeds the context of {self.model.limit:,}; shorten it"
+            )
+        return count
 
     def _stream(self, tokens: Sequence[int]) -> Stream:
-        of = self.tokenizer
-        words, text = tuple(of.words(tokens)), of.decode([tokens])[0]
-        layout = TextLayout(words, of.spelled(tokens), text=text, ends=self._ends(tokens))
-        return text_stream(tokens, of.pieces(tokens), layout)
+        tokenizer = self.tokenizer
+        words, text = tuple(tokenizer.words(tokens)), tokenizer.decode([tokens])[0]
+        layout = TextLayout(words, tokenizer.spelled(tokens), text=text, ends=self._ends(tokens))
+        return text_stream(tokens, tokenizer.pieces(tokens), layout)
 
     def _ends(self, tokens: Sequence[int]) -> tuple[int | None, ...]:
         characters, ends, length = codecs.getincrementaldecoder("utf-8")("replace"), [], 0
@@ -307,7 +323,7 @@ class Completer(EvaluatesText, Viewable, Pipeline):
 
 
 class CompletionTask(Task):
-    """Running text; the loss of the next token; perplexity and bits per byte."""
+    """Plain text; the loss of the next token; perplexity and bits per byte."""
 
     name = "completion"
     verbs = ("complete", "evaluate", "look", "explore")
@@ -329,11 +345,9 @@ class CompletionTask(Task):
             texts.append(tokens)
         self.max_length = data.max_length or getattr(setup.model, "context", None)
         if self.max_length is None:
-            raise RegardError(
-                "this model has no fixed context; set the number of tokens in a window with data.max_length"
-            )
-        windows = Windows(texts[0], self.max_length, setup.seed, "the text to train on")
-        kept = spread(texts[1], self.max_length, source="the text to validate with")
+            raise RegardError("this model has no maximum context; set data.max_length, the window length in tokens")
+        windows = Windows(texts[0], self.max_length, setup.seed, "the training text")
+        kept = spread(texts[1], self.max_length, source="the validation text")
         self.batches, self.valid = setup.batches(windows, kept)
         self.bytes_per_token = _bytes_per_token(kept, self.tokenizer)
         self.config = setup.fitted(**self.tokenizer.sizes())

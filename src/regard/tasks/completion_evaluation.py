@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.config import Config
-from regard.data.text import running
+from regard.data.text import lines_with_ends
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
 
 
@@ -25,7 +25,7 @@ class EvaluatesText:
     def evaluate(self, files: Mapping[str, Path], settings: TextSettings) -> Evaluation:  # noqa: ARG002, there are none
         """Loss, perplexity and bits per byte of a text."""
         (path,) = self.evaluated_with.paths(files)
-        scores = self.measure("".join(running(path)))
+        scores = self.measure("".join(lines_with_ends(path)))
         lines = [
             f"loss           {scores.loss:8.4f}   per token; {scores.tokens:,} tokens",
             f"perplexity     {scores.perplexity:8.2f}",

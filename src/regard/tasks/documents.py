@@ -40,7 +40,8 @@ class Translated:
             source -= bool(source and not gap)
             target -= bool(target and not target_gap)
             links += [f"{i + source}-{j + target}" for i, j in translation.alignment.links()]
-            source += len(sentence.encode().split())  # not the alignment's: a long sentence may be truncated
+            # not len(alignment.source): a long sentence may be truncated there
+            source += len(sentence.encode().split())
             target += len(translation.alignment.target)
         return " ".join(links)
 

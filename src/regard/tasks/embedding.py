@@ -20,7 +20,7 @@ from regard.training.task import Task
 
 Join = Literal["mean", "sum", "concatenate"]
 Pool = Literal["mean", "cls", "max"]
-NOTHING = text_stream((), (), TextLayout((), ()))
+EMPTY = text_stream((), (), TextLayout((), ()))
 
 
 class Embedder(Viewable, Pipeline):
@@ -98,7 +98,7 @@ class Embedder(Viewable, Pipeline):
         """The tokens of a text, in which `[SEP]` separates a pair and `[MASK]` masks a word."""
         one, is_pair, other = text.partition(END)
         seconds = [other] if is_pair else None
-        return sequences.encode(self.tokenizer, [one], seconds, max_length=self.model.limit, orders=True)[0]
+        return sequences.encode(self.tokenizer, [one], seconds, max_length=self.model.limit, parse_specials=True)[0]
 
     def inputs(self, encoded: Encoded) -> tuple[Tensor, ...]:
         """The arguments of the model for one text."""
@@ -106,16 +106,16 @@ class Embedder(Viewable, Pipeline):
 
     def stream(self, tokens: Sequence[int], segments: Sequence[int] = ()) -> Stream:
         """Tokens with the words and text to display."""
-        of, words = self.tokenizer, self.tokenizer.words(tokens)
+        tokenizer, words = self.tokenizer, self.tokenizer.words(tokens)
         parts = {word: segment for word, segment in zip(words, segments, strict=False) if word >= 0}
-        seen = tuple(parts.values()) if any(parts.values()) else ()
-        return text_stream(tokens, of.pieces(tokens), TextLayout(tuple(words), of.spelled(tokens), seen))
+        shown = tuple(parts.values()) if any(parts.values()) else ()
+        return text_stream(tokens, tokenizer.pieces(tokens), TextLayout(tuple(words), tokenizer.spelled(tokens), shown))
 
     def trace(self, inputs: Inputs, _target: str | Sequence[int] | None = None) -> Trace:
         """The model applied to a text; there is no output."""
         encoded = self.read(self._text(inputs))
-        streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": NOTHING}
-        return Trace(self.model, self.inputs(encoded), streams, "nothing", NOTHING, (), self.tokenizer.pieces)
+        streams = {"text": self.stream(encoded.tokens, encoded.segments), "nothing": EMPTY}
+        return Trace(self.model, self.inputs(encoded), streams, "nothing", EMPTY, (), self.tokenizer.pieces)
 
     def alternatives(self, _inputs: Inputs, _count: int) -> Sequence[Alternative]:
         """None: an encoder generates no text."""
@@ -127,7 +127,7 @@ class Embedder(Viewable, Pipeline):
 
 
 class EmbeddingTask(Task):
-    """Texts as vectors, by a model trained for another task or elsewhere."""
+    """Text embeddings, from a model that was trained for another task or converted."""
 
     name = "embedding"
     verbs = ("embed", "look", "explore")

@@ -81,8 +81,8 @@ class MaskFiller(Embedder):
         """For each `[MASK]` in a text, the `count` most probable words, best first."""
         encoded = self.read(text)
         if self.tokenizer.mask not in encoded.tokens:
-            beyond = f", or none in its first {self.model.limit} tokens" if encoded.is_truncated else ""
-            raise RegardError(f"there is no {MASK} in the text{beyond}")
+            where = f" within its first {self.model.limit} tokens" if encoded.is_truncated else ""
+            raise RegardError(f"the text contains no {MASK}{where}; write {MASK} in place of each word to predict")
         logits_TV = self.model(*self.inputs(encoded))[0]
         places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
         best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
@@ -101,15 +101,17 @@ class MaskFiller(Embedder):
 
     @torch.no_grad()
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:
-        """The model applied to a text; the output is the text with predicted words for masks, unless one is given."""
+        """The model applied to a text; the output is the text with its masks filled, unless a target is given."""
         encoded = self.read(self._text(inputs))
-        called = self.inputs(encoded)
+        arguments = self.inputs(encoded)
         if target is None:
-            best_T, mask = self.model(*called)[0].argmax(1).tolist(), self.tokenizer.mask
+            best_T, mask = self.model(*arguments)[0].argmax(1).tolist(), self.tokenizer.mask
             target = [best if token == mask else token for best, token in zip(best_T, encoded.tokens, strict=True)]
-        spoken = self.read(target).tokens if isinstance(target, str) else target
+        predicted = self.read(target).tokens if isinstance(target, str) else target
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
-        return Trace(self.model, called, streams, "text", self.stream(spoken), tuple(spoken), self.tokenizer.pieces)
+        return Trace(
+            self.model, arguments, streams, "text", self.stream(predicted), tuple(predicted), self.tokenizer.pieces
+        )
 
 
 class PretrainingTask(Task):

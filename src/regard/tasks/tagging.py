@@ -15,7 +15,7 @@ from regard.codecs.interface import CodecExamples
 from regard.codecs.words import Words
 from regard.config import Config
 from regard.data.batches import BATCH_TOKENS, IGNORED, given, in_batches
-from regard.data.conllu import PLACES, Column, Sentence
+from regard.data.conllu import COLUMN_INDEX, Column, Sentence
 from regard.data.conllu import sentences as read_conllu
 from regard.data.corpus import file_hash
 from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
@@ -107,19 +107,19 @@ class Tagger:
         (path,) = self.evaluated_with.paths(files)
         tests = list(read_conllu(path, settings.column))
         if not {tag for sentence in tests for tag in sentence.tags} & set(self.labels):
-            (other,) = PLACES.keys() - {settings.column}
+            (other,) = COLUMN_INDEX.keys() - {settings.column}
             raise RegardError(
-                f"{path}: the model knows none of the tags in column {settings.column}; try column={other}"
+                f"{path}: the model predicts none of the tags in column {settings.column}; try column={other}"
             )
-        given = [[tag or "?" for tag in tags] for tags in self.tag([sentence.words for sentence in tests])]
-        found = scoring.scores([sentence.tags for sentence in tests], given)
+        predicted = [[tag or "?" for tag in tags] for tags in self.tag([sentence.words for sentence in tests])]
+        found = scoring.scores([sentence.tags for sentence in tests], predicted)
         tags = {tag: asdict(score) for tag, score in found["tags"].items()}
         lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
         lines.append("tag     precision  recall      F1   words")
         for tag, score in found["tags"].items():
             percentages = (100 * value for value in (score.precision, score.recall, score.f1))
             lines.append("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *percentages, score.count))
-        return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in given])
+        return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in predicted])
 
 
 class PieceTagger(Tagger, Embedder):
@@ -146,10 +146,10 @@ class PieceTagger(Tagger, Embedder):
         """The model applied to a text; the output is the tag of each token, predicted or given."""
         (read,) = in_pieces(self.tokenizer, [words(self._text(inputs))], self.model.limit)
         encoded, firsts = read.encoded, read.firsts
-        called = self.inputs(encoded)
+        arguments = self.inputs(encoded)
         if isinstance(target, str):
             target = [self._number(name) for name in target.split()]
-        tags = target or self.model(*called)[0].argmax(1).tolist()
+        tags = target or self.model(*arguments)[0].argmax(1).tolist()
 
         def pieces(numbers: Sequence[int]) -> list[str]:
             return [self.labels[number] for number in numbers]
@@ -157,8 +157,8 @@ class PieceTagger(Tagger, Embedder):
         stream = self.stream(encoded.tokens)
         names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
         of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # only first subwords count
-        spoken = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
-        return Trace(self.model, called, {"text": stream}, "text", spoken, tuple(tags), pieces)
+        predicted = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
+        return Trace(self.model, arguments, {"text": stream}, "text", predicted, tuple(tags), pieces)
 
     def _number(self, name: str) -> int:
         if name not in self.labels:
@@ -239,7 +239,7 @@ class TaggingTask(Task):
         return PieceTagger(model, codecs["text"])
 
     def units(self, batch: PieceBatch | WordBatch) -> dict[str, int]:
-        """Tagged words; they also count as the tokens of the throughput."""
+        """Tagged words, which the throughput also counts as tokens."""
         words = int((batch.tag_BT != IGNORED).sum())
         return {"tokens": words, "words": words}
 
@@ -250,9 +250,9 @@ class TaggingTask(Task):
     def validate(self, model: Any) -> dict[str, float]:
         """The loss, and the scores of the predicted tags."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
-        given = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
+        predicted = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
         gold = [sentence.tags for sentence in self.valid_sentences]
-        found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in given])
+        found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in predicted])
         return {"valid_loss": mean, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
 
     def selection_loss(self, values: Mapping[str, float]) -> float:

@@ -129,7 +129,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         """For each text its `n_best` translations, best first. Texts of similar length are batched together."""
         beam, n_best = how.get("beam", 4), how.get("n_best", 1)
         search = Beam(BEGIN, END, beam, n_best, how.get("length_penalty", 1.0))
-        return self._written(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
+        return self._decode(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
 
     @overload
     def sample(self, texts: str, **how: Unpack[SamplingOptions]) -> list[Translation]: ...  # type: ignore[overload-overlap]
@@ -148,9 +148,9 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
             how.get("top_p", 1.0),
             how.get("seed", 1),
         )
-        return self._written(sampling, samples, texts, how, how.get("batch_tokens", 8192) // samples)
+        return self._decode(sampling, samples, texts, how, how.get("batch_tokens", 8192) // samples)
 
-    def _written(
+    def _decode(
         self,
         how: Beam | Sampling,
         count: int,
@@ -160,9 +160,11 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     ) -> Any:
         prefixes, align, scores = common.get("prefixes", ()), common.get("align", False), common.get("scores", True)
         some = expect_texts(texts)
-        return as_given(texts, self._write(how, count, some, expect_texts(prefixes), align, batch_tokens, scores))
+        return as_given(
+            texts, self._decode_texts(how, count, some, expect_texts(prefixes), align, batch_tokens, scores)
+        )
 
-    def _write(
+    def _decode_texts(
         self,
         how: Beam | Sampling,
         count: int,
@@ -176,12 +178,12 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
             raise RegardError(f"got {len(texts)} texts and {len(prefixes)} prefixes; give one prefix for each text")
         sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
         # the translation of an empty text is empty
-        nothing = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
-        results: list[list[Translation]] = [[nothing] * count for _ in texts]
+        empty = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
+        results: list[list[Translation]] = [[empty] * count for _ in texts]
         for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
-            chosen = [self._fitting(sentences[i]) for i in indices]
-            starts = [self._fitting(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
-            # in case the model never predicts the end: twice the length of the source is plenty
+            chosen = [self._truncated(sentences[i]) for i in indices]
+            starts = [self._truncated(beginnings[i]) for i in indices] if prefixes else [()] * len(indices)
+            # a limit in case the model never predicts the end token: twice the source length is ample
             max_length = [
                 min(2 * len(s) + 20 + len(start), self._room) for s, start in zip(chosen, starts, strict=True)
             ]
@@ -197,7 +199,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         sources: Sequence[Sequence[int]],
         max_length: Sequence[int],
         starts: Sequence[Sequence[int]],
-        scores: bool,  # noqa: ARG002, they come with the search
+        scores: bool,  # noqa: ARG002, the search always computes them
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each source. Other engines override this method."""
         room = max(map(len, sources)) + ROOM  # most translations are about as long as their sources
@@ -212,7 +214,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         """The maximum number of tokens in a sentence, not counting the begin or end token."""
         return sys.maxsize if self.model.limit is None else self.model.limit - 1
 
-    def _fitting(self, tokens: Sequence[int]) -> Sequence[int]:
+    def _truncated(self, tokens: Sequence[int]) -> Sequence[int]:
         return tokens[: self._room]
 
     def _translation(
@@ -243,10 +245,12 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     def _encoded(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
     ) -> list[tuple[Sequence[int], Sequence[int]]]:
-        ones, others = expect_texts(sources, "sources"), expect_texts(targets, "targets")
-        if len(ones) != len(others):
-            raise RegardError(f"got {len(ones)} sources and {len(others)} targets; give one target for each source")
-        return list(zip(self.source.encode(ones), self.target.encode(others), strict=True))
+        source_texts, target_texts = expect_texts(sources, "sources"), expect_texts(targets, "targets")
+        if len(source_texts) != len(target_texts):
+            raise RegardError(
+                f"got {len(source_texts)} sources and {len(target_texts)} targets; give one target for each source"
+            )
+        return list(zip(self.source.encode(source_texts), self.target.encode(target_texts), strict=True))
 
     accepts: ClassVar[Mapping[str, str]] = {"source": "text"}
 
@@ -276,7 +280,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     @torch.no_grad()
     def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
         """The greedy translation of a text after each token."""
-        source = self._fitting(self.source.encode([self._text(inputs)])[0])
+        source = self._truncated(self.source.encode([self._text(inputs)])[0])
         if not source:
             return
         state, tokens = self.model.start(*self._inputs([source])), [BEGIN]
@@ -292,8 +296,8 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         read, written, predicted = [*source, END], [BEGIN, *target], [*target, END]
         streams = {"source": _stream(self.source, read), "target": _stream(self.target, written)}
         inputs = tuple(torch.tensor([tokens], device=self.device) for tokens in (read, written))
-        spoken = _stream(self.target, predicted)
-        return Trace(self.model, inputs, streams, "target", spoken, tuple(target), self.target.pieces)
+        predicted_stream = _stream(self.target, predicted)
+        return Trace(self.model, inputs, streams, "target", predicted_stream, tuple(target), self.target.pieces)
 
     @overload
     def score(self, sources: str, targets: str) -> float: ...  # type: ignore[overload-overlap]

@@ -45,8 +45,8 @@ class Group:
         return self.rank == 0
 
     @contextmanager
-    def one_after_the_other(self) -> Iterator[None]:
-        """Runs the block in the first process, then in the others, which find on disk what the first has written."""
+    def first_process_first(self) -> Iterator[None]:
+        """Runs the block in the first process, then in the others, which can read the files it has written."""
         if not self.is_first:
             self.wait()
         yield

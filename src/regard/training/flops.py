@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode, bmm_flop, mm_flop, sdpa_ba
 from regard.blocks.torch_private import CPU_ATTENTION, CPU_ATTENTION_BACKWARD
 
 aten = torch.ops.aten
-SHAPES = {"cpu": (2048, 256, 1024)}  # of a typical layer's matrix product in a model trained on a CPU
+SHAPES = {"cpu": (2048, 256, 1024)}  # of a typical matrix product in a model that is trained on a CPU
 LARGE = (4096, 4096, 4096)  # smaller products leave a GPU idle
-ROUNDS, SECONDS = 20, 0.5  # a measurement ends after the first of these
+ROUNDS, SECONDS = 20, 0.5  # a measurement ends when it reaches either limit
 
 
 def _recurrent(x_TBD: Sequence[int], of_x: Sequence[int], of_state: Sequence[int], *_: Any, **__: Any) -> int:
@@ -63,7 +63,9 @@ def limit(device: torch.device, dtype: torch.dtype) -> float:
 @cache
 def _limit(device: torch.device, dtype: torch.dtype, _threads: int) -> float:
     rows, inner, columns = SHAPES.get(device.type, LARGE)
-    rng = torch.Generator(device)  # a separate one, so that measuring leaves the random numbers of training as they are
+    rng = torch.Generator(
+        device
+    )  # a separate generator, because measuring must not change the random numbers of training
     a, b = (
         torch.rand(*shape, generator=rng, dtype=dtype, device=device) for shape in ((rows, inner), (inner, columns))
     )

@@ -30,7 +30,7 @@ class Interrupts:
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
-        """Inside, signals do not end the process. Only the main thread receives signals; elsewhere, nothing changes."""
+        """A context that remembers signals instead of ending the process; it has no effect outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -36,7 +36,7 @@ from regard.training.schedule import learning_rate
 from regard.training.setup import Job, Setup
 from regard.training.state import TrainingState
 from regard.training.task import SummedLoss, Tally, Task
-from regard.training.throughput import Forecast, Throughput, forecast, look_back
+from regard.training.throughput import Forecast, Throughput, forecast, summarise
 
 LOG_EVERY = 50  # steps
 PREDICTED_AFTER = 50  # steps
@@ -52,13 +52,13 @@ class Training:
         self.group = Group(self.device)
         torch.set_num_threads(job.threads or threads())
         setup = Setup(job, report.say)
-        with self.group.one_after_the_other():
+        with self.group.first_process_first():
             if self.group.is_first:
                 claim(self.run, job.recipe)
             self.task: Task = job.prepare(setup)
         self.batches, self.counts = self.task.batches, setup.counts
-        # a second model that validates any weights, such as the EMA
-        # a sharded model may be too large for one GPU, so it is validated on the CPU
+        # a second model, because validation uses other weights, such as the EMA;
+        # on the CPU if the model is sharded, because it may be too large for one GPU
         self.validation_device = torch.device("cpu") if self.config.shard else self.device.torch
         self.validation_model = self.task.config.build().to(self.validation_device) if self.group.is_first else None
         torch.manual_seed(job.seed)
@@ -129,7 +129,7 @@ class Training:
             tensors, state = found
             if missing := [name for name in models.tensors(self.model) if f"model.{name}" not in tensors]:
                 raise RegardError(
-                    f"{self.run}: the checkpoint has no tensor {missing[0]}, so it is of another version of Regard; "
+                    f"{self.run}: the checkpoint has no tensor {missing[0]}, so another version of Regard wrote it; "
                     "choose another folder with run=..."
                 )
             self.state = TrainingState(**state)
@@ -146,7 +146,7 @@ class Training:
             self._resume_random(tensors)
             self.report.say(f"resuming from step {self.state.step:,}")
         elif self.group.rank:
-            torch.manual_seed(self.job.seed + self.group.rank)  # else dropout would be the same in all processes
+            torch.manual_seed(self.job.seed + self.group.rank)  # otherwise dropout would be the same in all processes
         if self.group.is_first:
             self.report.open(self.run / "log.jsonl", self.state.step)
             for counts in self.counts if not self.state.step else ():
@@ -198,7 +198,7 @@ class Training:
                     if self._stopped_by and not self.is_over:
                         raise Interrupted(self._stopped_by, self.state.step)
             if self.group.is_first and self.throughput.steps:
-                self._look_back()
+                self._summarise()
         finally:
             self.report.close()
         weights = self._weights()
@@ -206,19 +206,19 @@ class Training:
             self._write_model(self.run / "last", weights, {})
             self._draw_curves()
         if self.config.average_checkpoints:
-            self._try_mean_of_last()
+            self._average_checkpoints()
         self.group.wait()
         return self.run / "model"
 
-    def _try_mean_of_last(self) -> None:
+    def _average_checkpoints(self) -> None:
         """Checkpoint averaging: saves the mean weights of the last checkpoints if they beat the best model so far."""
         best = self.state.best
         if self.group.is_first:
             weights = checkpoint.mean(self.run, self.config.average_checkpoints, "model.", self.report.say)
             values = self._validation_values(weights)
             selection_loss = self.task.selection_loss(values)
-            verdict = "saved" if selection_loss < best else "not better than the best model"
-            self.report.say(f"mean of the last checkpoints: {self.task.describe(values)}, {verdict}")
+            outcome = "saved" if selection_loss < best else "not better than the best model"
+            self.report.say(f"mean of the last checkpoints: {self.task.describe(values)}, {outcome}")
             if selection_loss < best:
                 self._write_model(self.run / "model", weights, values)
                 self.state.best = selection_loss
@@ -264,10 +264,10 @@ class Training:
 
     def _predict(self) -> None:
         """Reports the predicted time of the whole run, estimated from its first steps."""
-        whole = self.forecast(self.config)
-        self.state.predicted_steps, self.state.predicted_seconds = whole.steps, whole.seconds
-        self.report.log(step=self.state.step, predicted_steps=whole.steps, predicted_minutes=whole.seconds / 60)
-        self.report.say(str(whole))
+        predicted = self.forecast(self.config)
+        self.state.predicted_steps, self.state.predicted_seconds = predicted.steps, predicted.seconds
+        self.report.log(step=self.state.step, predicted_steps=predicted.steps, predicted_minutes=predicted.seconds / 60)
+        self.report.say(str(predicted))
 
     @property
     def steps_per_epoch(self) -> float:
@@ -277,16 +277,16 @@ class Training:
     def forecast(self, config: TrainConfig) -> Forecast:
         """The predicted steps and time of a whole run with these budgets, at the speed measured so far."""
         step = self.throughput.seconds("step")
-        # validation has no backward pass, which is two thirds of the work of a step
+        # validation has no backward pass, which takes two thirds of the time of a step
         estimate = step / config.accumulate / 3 * len(self.task.valid.plan(0))
         validation = self.throughput.seconds("validation") or estimate
         return forecast(config, self.steps_per_epoch, step, validation, self.throughput.seconds("checkpoint"))
 
-    def _look_back(self) -> None:
+    def _summarise(self) -> None:
         """Reports the time and memory the run took, and the error of the prediction."""
         state = self.state
-        whole = Forecast(state.predicted_steps, state.predicted_seconds) if state.predicted_steps else None
-        values, text = look_back(whole, state.step, state.seconds, peak(self.device.torch))
+        predicted = Forecast(state.predicted_steps, state.predicted_seconds) if state.predicted_steps else None
+        values, text = summarise(predicted, state.step, state.seconds, peak(self.device.torch))
         self.report.log(step=state.step, **values)
         self.report.say(text)
 
@@ -311,7 +311,7 @@ class Training:
                 parts = self.task.loss(self.model, batch.to(self.device.torch))
             loss = torch.stack([part.loss / max(1, tally.counts[unit]) for unit, part in parts.items()]).sum()
             for name, cost in costs.sums().items():
-                # with fewer examples than processes, a placeholder has no loss, so it has no cost either
+                # with fewer examples than processes, some get a placeholder, which has no loss and so no cost
                 own = cost * (self.group.rank < len(whole))
                 loss = loss + own / max(1, tally.counts["tokens"])
                 tally.add({"tokens": SummedLoss(own, {name: own.detach()})})
@@ -336,8 +336,8 @@ class Training:
         self.optimizer.zero_grad()
         if self.ema:
             # the decay of the EMA is lower in the first steps, so that the random initial weights are soon forgotten
-            keep = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
-            update = get_ema_multi_avg_fn(keep)
+            decay = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
+            update = get_ema_multi_avg_fn(decay)
             update(list(self.ema.values()), list(self.parameters.values()), None)
         return tally
 
@@ -348,7 +348,7 @@ class Training:
             write_tensors(path, tensors)
         raise RegardError(
             f"the {what} of step {self.state.step:,} is not a finite number; the batch was saved in {path}. "
-            f"Start another run=... with a lower train.learning_rate or a longer train.warmup"
+            f"Start a new run (run=...) with a lower train.learning_rate or a longer train.warmup"
         )
 
     def _weights(self) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from regard.codecs import interface as codecs_
 from regard.codecs.interface import CodecConfig, Say
 from regard.config import Config
 from regard.data.batches import Batches
-from regard.folders import verify, write_whole
+from regard.folders import verify, write_folder
 from regard.store.runs import CODECS, check_data
 from regard.training.config import TrainConfig
 
@@ -94,11 +94,11 @@ class Setup:
             found = codecs_.load(folder, {role: config.codec for role, config in configs.items()})
             assert found is not None
             return found
-        made = dict(self.job.start.codecs) if self.job.start else self._made(examples)
-        write_whole(folder, lambda aside: codecs_.save(aside, made))
+        made = dict(self.job.start.codecs) if self.job.start else self._trained_codecs(examples)
+        write_folder(folder, lambda temporary: codecs_.save(temporary, made))
         return made
 
-    def _made(self, examples: Mapping[str, codecs_.CodecExamples]) -> dict[str, Any]:
+    def _trained_codecs(self, examples: Mapping[str, codecs_.CodecExamples]) -> dict[str, Any]:
         slots: dict[str, list[str]] = {}
         for role, config in self.job.codecs.items():
             slots.setdefault(config.codec.slot, []).append(role)
@@ -111,10 +111,10 @@ class Setup:
         """The model's config with sizes from codecs and data; unchanged if there is an initial model."""
         return self.model if self.has_initial_model else replace(self.model, **sizes)
 
-    def max_length(self, asked: int) -> int:
-        """The maximum number of tokens of an example: `asked`, limited by the context of an initial model."""
+    def max_length(self, requested: int) -> int:
+        """The maximum number of tokens of an example: `requested`, limited by the context of an initial model."""
         context = getattr(self.model, "context", None)
-        return min(asked, context) if self.has_initial_model and context is not None else asked
+        return min(requested, context) if self.has_initial_model and context is not None else requested
 
     def count(self, what: str, text: str, /, **counts: Any) -> None:
         """Reports how many examples of a part of the data, such as "training", were kept and left out."""

@@ -63,7 +63,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: Any, batch: Any) -> dict[str, SummedLoss]:
-        """The loss by the kind of unit that it is a mean over; the "loss" metrics of all kinds are added up."""
+        """The summed loss for each kind of unit; the "loss" metrics of all kinds are added up."""
 
     @abstractmethod
     def validate(self, model: Any) -> dict[str, float]:

@@ -12,7 +12,7 @@ from regard.training.flops import FlopCounter
 from regard.training.task import Tally
 
 WARM_UP = 3  # steps that are not timed: memory is being allocated, kernels are being chosen
-COUNTED_FIRST, COUNTED_EVERY = WARM_UP, 200  # steps whose FLOPs are counted, which slows them down a little
+COUNTED_FIRST, COUNTED_EVERY = WARM_UP, 200  # steps whose FLOPs are counted, which slows them slightly
 
 
 class Throughput:
@@ -94,11 +94,11 @@ def forecast(config: TrainConfig, epoch: float, step: float, validation: float, 
     return Forecast(steps, steps * step + validations * validation + checkpoints * checkpoint)
 
 
-def look_back(whole: Forecast | None, steps: int, seconds: float, memory: int) -> tuple[dict[str, float], str]:
+def summarise(predicted: Forecast | None, steps: int, seconds: float, memory: int) -> tuple[dict[str, float], str]:
     """Time and memory of a run, and the error of its prediction if there was one: for the log, and as text."""
     values: dict[str, float] = {"minutes": seconds / 60, "peak_memory": memory}
     text = f"took {seconds / 60:.1f} min for {steps:,} steps; peak memory {memory / 1e9:.1f} GB"
-    if whole is not None:
-        error = values["prediction_error"] = whole.error(steps, seconds)
-        text = f"{whole}, {text}; a step took {abs(error):.0%} {'more' if error > 0 else 'less'}"
+    if predicted is not None:
+        error = values["prediction_error"] = predicted.error(steps, seconds)
+        text = f"{predicted}, {text}; time per step {error:+.0%} compared with the prediction"
     return values, text

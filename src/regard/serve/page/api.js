@@ -3,10 +3,10 @@
 /** @type {Saved | null} */
 const saved = JSON.parse(document.getElementById("saved")?.textContent ?? "null");
 /** @type {Map<string, Promise<any>>} */
-const kept = new Map();
-const KEPT = 100;
+const cache = new Map();
+const CACHE_SIZE = 100;
 /** @type {Map<string, [verb: string, args: object]>} */
-let noted = new Map();
+let requested = new Map();
 
 export const isSaved = saved !== null;
 export const savedAddress = saved?.address;
@@ -21,14 +21,14 @@ export const savedAddress = saved?.address;
  */
 export function ask(verb, args) {
   const key = canonical([verb, args]);
-  noted.set(key, [verb, args]);
-  const known = kept.get(key);
+  requested.set(key, [verb, args]);
+  const known = cache.get(key);
   if (known === undefined) {
     const answer = saved ? recall(saved, key) : post(verb, args).then(unpack);
-    kept.set(key, answer);
-    answer.catch(() => kept.delete(key) && noted.delete(key)); // so that it can be requested again
-    const [oldest] = kept.keys();
-    if (kept.size > KEPT) kept.delete(oldest);
+    cache.set(key, answer);
+    answer.catch(() => cache.delete(key) && requested.delete(key)); // so that the request can be repeated
+    const [oldest] = cache.keys();
+    if (cache.size > CACHE_SIZE) cache.delete(oldest);
     return answer;
   }
   return known;
@@ -57,14 +57,14 @@ export async function generate(inputs, show) {
 
 /** Forgets the requests of the previous view. */
 export function beginView() {
-  noted = new Map();
+  requested = new Map();
 }
 
 /** Waits until all requests are answered, including those made in the meantime. */
 export async function settled() {
-  for (let count = -1; count !== noted.size; ) {
-    count = noted.size;
-    await Promise.allSettled([...noted.keys()].map((key) => kept.get(key)));
+  for (let count = -1; count !== requested.size; ) {
+    count = requested.size;
+    await Promise.allSettled([...requested.keys()].map((key) => cache.get(key)));
     await new Promise((resolve) => setTimeout(resolve)); // an answer may lead to another request
   }
 }
@@ -75,7 +75,7 @@ export async function settled() {
  * @param {string} address
  */
 export async function page(address) {
-  return (await post("page", { address, asked: [...noted.values()] })).blob();
+  return (await post("page", { address, asked: [...requested.values()] })).blob();
 }
 
 /**
@@ -87,7 +87,7 @@ async function post(verb, args) {
   try {
     response = await fetch(`api/${verb}`, { method: "POST", body: JSON.stringify(args) });
   } catch {
-    throw new Error("the explorer's server does not answer; is it still running?");
+    throw new Error("the explorer's server does not answer; if it has stopped, start it again with: regard explore");
   }
   if (!response.ok) {
     const { error } = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));

@@ -21,9 +21,9 @@ const VIEWS = {
 };
 /** @type {Record<string, number | undefined>} */
 const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
-const FIRST = { view: "translate" };
-const LARGE = ["view", "target", "part", "key"]; // like inputs, they get an entry in the browser's history
-const PLACES = ["word", "row", "token", "step", "key", "other"]; // settings that are reset when the inputs change
+const DEFAULTS = { view: "translate" };
+const WITH_HISTORY = ["view", "target", "part", "key"]; // like inputs, they get an entry in the browser's history
+const INPUT_DEPENDENT = ["word", "row", "token", "step", "key", "other"]; // settings that are reset when the inputs change
 
 const [main, tabs, status, about] = ["main", "tabs", "status", "about"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
 const form = /** @type {HTMLFormElement} */ (document.getElementById("sentence"));
@@ -47,7 +47,7 @@ let typing;
  */
 function read() {
   const address = (location.hash.includes("=") ? location.hash : (savedAddress ?? "")).replace(/^#/, "");
-  return { ...FIRST, ...Object.fromEntries(new URLSearchParams(address)) };
+  return { ...DEFAULTS, ...Object.fromEntries(new URLSearchParams(address)) };
 }
 
 /**
@@ -59,13 +59,13 @@ function go(given) {
   let changes = typeof given === "function" ? given(state) : given;
   /** @param {string} name */
   const isInput = (name) => name in fields;
-  const isSmall = Object.keys(changes).every((name) => !(LARGE.includes(name) || isInput(name)) || `${changes[name] ?? ""}` === (state[name] ?? ""));
+  const isSmall = Object.keys(changes).every((name) => !(WITH_HISTORY.includes(name) || isInput(name)) || `${changes[name] ?? ""}` === (state[name] ?? ""));
   if (Object.keys(changes).some((name) => name === "target" || isInput(name))) {
-    const places = Object.keys(state).filter((name) => PLACES.includes(name.split(".")[0])); // such as other.ROLE
+    const places = Object.keys(state).filter((name) => INPUT_DEPENDENT.includes(name.split(".")[0])); // such as other.ROLE
     changes = { ...Object.fromEntries(places.map((name) => [name, null])), ...changes };
   }
   const settings = Object.entries({ ...state, ...changes }).filter(([, value]) => value !== null);
-  state = { ...FIRST, ...Object.fromEntries(settings.map(([name, value]) => [name, String(value)])) };
+  state = { ...DEFAULTS, ...Object.fromEntries(settings.map(([name, value]) => [name, String(value)])) };
   const address = `#${written()}`;
   if (isSmall) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
@@ -119,7 +119,7 @@ function currentInputs({ accepts, example }) {
 }
 
 /**
- * Fills the form with the inputs, unless they are there already, so that text being typed is kept.
+ * Fills the form with the inputs if they changed, so that text being typed is kept.
  *
  * @param {Inputs} inputs
  */
@@ -133,7 +133,7 @@ function fill(inputs) {
 
 async function show() {
   const mine = ++turn;
-  const view = VIEWS[state.view] ? state.view : FIRST.view;
+  const view = VIEWS[state.view] ? state.view : DEFAULTS.view;
   for (const tab of tabs.querySelectorAll("button")) {
     const chosen = tab.dataset.view === view;
     tab.setAttribute("aria-selected", String(chosen));

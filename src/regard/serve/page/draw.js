@@ -307,7 +307,7 @@ const ruler = penOf(document.createElement("canvas"));
  */
 function widest(labels, font) {
   ruler.font = font;
-  return labels.reduce((most, text) => Math.max(most, ruler.measureText(short(text)).width), 8);
+  return labels.reduce((maximum, text) => Math.max(maximum, ruler.measureText(short(text)).width), 8);
 }
 
 /**
@@ -340,7 +340,7 @@ export function thumbnail({ rows, columns, at, title, chosen, choose, focus }) {
 }
 
 /**
- * Lines from queries to keys, as thick as their weight; only those of one query if it is chosen.
+ * Lines from queries to keys; their width shows the weight. If a query is chosen, only its lines are drawn.
  *
  * @param {Weights & {name: string, row: number | null, choose: (row: number | null) => void}} options
  */
@@ -413,13 +413,13 @@ function strongest(columns, at, row) {
  * @returns {number}
  */
 export function largest(values) {
-  let most = 1e-9;
-  for (const value of values) most = Math.max(most, Array.isArray(value) ? largest(value) : Math.abs(value ?? 0));
-  return most;
+  let maximum = 1e-9;
+  for (const value of values) maximum = Math.max(maximum, Array.isArray(value) ? largest(value) : Math.abs(value ?? 0));
+  return maximum;
 }
 
 /**
- * A vector as a strip of colours; the pointer or the arrow keys show single numbers.
+ * A vector as a strip of coloured cells; the pointer or the arrow keys select the number to show.
  *
  * @param {Numeric[]} values
  * @param {{name: string, size?: number}} options
@@ -456,7 +456,7 @@ export function strip(values, { name, size = largest(values) }) {
 const first = (values) => `${values.slice(0, 6).map(number).join("  ")}${values.length > 6 ? "  …" : ""}`;
 
 /**
- * A curve, or several, over 0, 1, 2, …
+ * One or several curves over 0, 1, 2, …
  *
  * @param {Record<string, number[]>} named
  * @param {{name: string, below: string}} options

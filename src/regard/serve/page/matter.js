@@ -75,15 +75,15 @@ async function flow(rollouts, question, answer, state, go) {
  * @param {ReadAnswer} answer
  */
 function early(layers, answer) {
-  const [end, { label }] = [labels(answer.target), of(answer.target)];
-  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...end.map((name) => element("th", { scope: "col" }, name)));
+  const [outputs, { label }] = [labels(answer.target), of(answer.target)];
+  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...outputs.map((name) => element("th", { scope: "col" }, name)));
   const rows = layers.map(({ path, pieces, probabilities, target }) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, path),
       ...pieces.map((piece, i) => {
-        const text = `${label(piece)} ${percent(probabilities[i])}; final output ${end[i]}, here ${percent(target[i])}`;
+        const text = `${label(piece)} ${percent(probabilities[i])}; final output ${outputs[i]}, here ${percent(target[i])}`;
         const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
         cell.style.setProperty("--cell", shade(target[i]));
         return cell;
@@ -92,7 +92,7 @@ function early(layers, answer) {
   );
   return section(
     "Predictions after each layer",
-    element("p", { class: "quiet" }, "The output layer applied to each layer (logit lens). Brighter: higher probability of the final output."),
+    element("p", { class: "quiet" }, "The output layer applied to the hidden states after each layer (logit lens). Brighter: higher probability of the final output."),
     element("div", { class: "scroll", "data-scroll": "early" }, element("table", { class: "early" }, element("thead", {}, head), element("tbody", {}, ...rows))),
   );
 }

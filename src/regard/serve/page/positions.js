@@ -11,9 +11,9 @@ export async function draw({ model, state, go }) {
   if (!model.positions.paths.length) return [section("Positions", element("p", {}, "This model has no positional encoding."))];
   const kind = state.kind ?? "own";
   const length = Number(state.length ?? 48);
-  const asked = { kind, length };
-  const [{ shape, values }, other, own] = await Promise.all([ask("positions", asked), ask("likeness", asked), ask("likeness", { kind: "own", length })]);
-  const size = values.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-9);
+  const request = { kind, length };
+  const [{ shape, values }, other, own] = await Promise.all([ask("positions", request), ask("likeness", request), ask("likeness", { kind: "own", length })]);
+  const size = values.reduce((maximum, value) => Math.max(maximum, Math.abs(value)), 1e-9);
   const named = { [`own (${model.positions.kind})`]: own.similarity, ...(kind === "own" ? {} : { [kind]: other.similarity }) };
   const note = element("p", { class: "note", "aria-live": "polite" });
   /** @param {number} n */
@@ -29,7 +29,7 @@ export async function draw({ model, state, go }) {
       ),
       note,
       matrix({
-        name: "Encodings, a row for each position",
+        name: "Positional encodings, one row per position",
         cell: 11,
         rows: count(shape[0]),
         columns: count(shape[1]),

@@ -100,7 +100,7 @@ export async function draw({ model, state, go, question, isCurrent }) {
 const names = (stream) => of(stream).merged(stream).map(({ label }) => label);
 
 /**
- * @param {Spoken} spoken
+ * @param {Prediction} spoken
  * @param {ContinueFrom} continueFrom
  */
 function tokens(spoken, continueFrom) {

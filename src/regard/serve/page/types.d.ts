@@ -1,6 +1,6 @@
 // The types that the page's modules share; only the type checker reads this file. The answers are built in serve/explorer.py.
 
-/** A number as JSON carries it; null stands for NaN: a score that the mask hides. */
+/** A number in JSON; null stands for NaN: a masked score. */
 type Numeric = number | null;
 
 /** A tensor, row by row; sent in half precision. */
@@ -25,7 +25,7 @@ interface TextLayout {
   /** The index of the text that each word belongs to, if there are two. */
   parts: number[];
   text: string;
-  /** Where each token ends in that text; null: within a character. */
+  /** The character offset at which each token ends in the text; null: inside a character. */
   ends: (number | null)[];
 }
 
@@ -37,7 +37,7 @@ interface Stream {
 }
 
 /** An output with the probability of each token. */
-interface Spoken extends Stream {
+interface Prediction extends Stream {
   probabilities: number[];
   /** For each token, the most probable ones with their probabilities, best first. */
   others: [piece: string, probability: number][][];
@@ -50,14 +50,14 @@ interface Pair {
   answers: string;
 }
 
-/** One attention module of the model. */
+/** One attention layer of the model. */
 interface Look extends Pair {
   path: string;
   heads: number;
   scaled: boolean;
 }
 
-/** A part of the model that processes a token. */
+/** A part of the model that tokens pass through. */
 interface Part {
   path: string;
   stream: string;
@@ -94,7 +94,7 @@ interface ReadAnswer {
   streams: Record<string, Stream>;
   output_stream: string;
   target: Stream;
-  spoken: Spoken;
+  spoken: Prediction;
   alignment: Alignment | null;
   alternatives: Alternative[];
 }
@@ -151,11 +151,11 @@ interface Change {
 }
 
 interface WhatIfAnswer {
-  own: Spoken;
-  original: Spoken;
-  /** null: the output does not fit the other inputs. */
-  given: Spoken | null;
-  changed: Spoken;
+  own: Prediction;
+  original: Prediction;
+  /** null: the output does not fit the changed inputs. */
+  given: Prediction | null;
+  changed: Prediction;
 }
 
 /** A partial output, and the tokens that its last one attends to. */
@@ -198,7 +198,7 @@ type Changes = Record<string, string | number | null>;
 
 type Go = (given: Changes | ((state: State) => Changes)) => void;
 
-/** What a view is drawn from. */
+/** The data from which a view is drawn. */
 interface Context {
   model: Model;
   state: State;

@@ -50,7 +50,7 @@ const isRows = (step) => step.axes.length === 2;
 const isVector = (step) => step.axes.length === 1;
 
 /** @param {Child[]} crumbs */
-const trail = (crumbs) => element("nav", { class: "trail", "aria-label": "Where you are" }, ...crumbs.flatMap((crumb, i) => (i ? [" › ", crumb] : [crumb])));
+const trail = (crumbs) => element("nav", { class: "trail", "aria-label": "Breadcrumb" }, ...crumbs.flatMap((crumb, i) => (i ? [" › ", crumb] : [crumb])));
 
 /**
  * The whole model: the parts that process each stream.

@@ -67,8 +67,8 @@ export async function draw({ model, state, go, question }) {
 }
 
 /**
- * @param {Spoken} before
- * @param {Spoken} after
+ * @param {Prediction} before
+ * @param {Prediction} after
  */
 function compared(before, after) {
   const [one, other] = [before.log_probability, after.log_probability];
@@ -106,7 +106,7 @@ function box(name, checked, change, isQuiet = false) {
   return isQuiet ? input : element("label", { class: "check" }, input, ` ${name}`);
 }
 
-/** @param {Spoken} spoken */
+/** @param {Prediction} spoken */
 function predicted(spoken) {
   const { probabilities, log_probability: total } = spoken;
   const tokens = labels(spoken).map((name, i) => element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
@@ -114,8 +114,8 @@ function predicted(spoken) {
 }
 
 /**
- * @param {Spoken} before
- * @param {Spoken} after
+ * @param {Prediction} before
+ * @param {Prediction} after
  */
 function against(before, after) {
   const { label } = of(after);

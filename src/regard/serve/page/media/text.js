@@ -49,7 +49,7 @@ export const laidOut = (_stream, elements, attributes = {}) => element("p", { cl
 export const line = ({ layout }) => layout.spelled.join(" ");
 
 /**
- * The text up to a token, followed by another token; null where that is impossible: within a character, or with a special token.
+ * The text up to a token, followed by another token; null if that is impossible: inside a character, or with a special token.
  *
  * @param {Stream} stream
  * @param {number} i

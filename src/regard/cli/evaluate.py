@@ -19,7 +19,7 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Translators: beam, penalty, lowercase; classifiers: task, or texts and label; taggers: column.",
+            help="Translators: beam, length_penalty, lowercase; classifiers: task, or texts and label; taggers: column.",
         ),
     ] = None,
     data: Annotated[

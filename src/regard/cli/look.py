@@ -11,7 +11,7 @@ from regard.errors import RegardError
 
 def look(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence; for BERT, [SEP] separates two, and [MASK] masks a word.")
+        str, typer.Argument(metavar="TEXT", help="A text; for BERT, [SEP] separates two texts, and [MASK] stands for a masked word.")
     ],
     model: Model = None,
     target: Annotated[
@@ -23,7 +23,7 @@ def look(
     ] = "matrix",
     layer: Annotated[
         str | None,
-        typer.Option(help="Attention to show; a wrong name lists the valid ones. Default: the mean of all."),
+        typer.Option(help="Attention to show; an unknown name prints the valid ones. Default: the mean of all."),
     ] = None,
     head: Annotated[
         int | None, typer.Option(min=0, help="Index of the head, from 0; default: the mean of all.")

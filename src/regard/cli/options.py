@@ -21,8 +21,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Folder of a run or model, hf:FOLDER for a Hugging Face model, or a bundled model; default: the bundled "
-        "model for this verb.",
+        help="Folder of a run or model, hf:PATH for a Hugging Face model, or a bundled model; default: the bundled "
+        "model for this command, if there is one.",
     ),
 ]
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a run or model, or a bundled model.")]

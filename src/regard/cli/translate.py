@@ -21,7 +21,7 @@ def translate(
     beam: Beam = 4,
     length_penalty: LengthPenalty = 1.0,
     n_best: Annotated[int, typer.Option(min=1, help="Number of translations per text.")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="Sample translations instead of beam search.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample translations instead of using beam search.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less random, above 1 more.")] = None,
     top_k: Annotated[
         int | None, typer.Option(help="With --sample: sample only from the k most probable tokens.")

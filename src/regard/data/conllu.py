@@ -43,7 +43,10 @@ def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[
     """The word of a line and its tag, if the line is a word; `place` is the word number that is expected."""
     fields = line.split("\t")
     if len(fields) != WIDTH:
-        raise RegardError(f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, separated by tabs")
+        raise RegardError(
+            f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {WIDTH}, separated by tabs "
+            f"(for IOB files, set data.kind=iob, or kind=iob in an evaluation)"
+        )
     number, word, tag = fields[0], fields[1], fields[PLACES[column]]
     # 3-4 is the surface form of words 3 and 4 (multiword token), 2.1 an omitted word after the second (empty node)
     if number.startswith((f"{place}-", f"{place - 1}.")):

@@ -1,7 +1,9 @@
 """Training on files of one's own: JSONL and IOB, with and without a validation file."""
 
+import io
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 import regard
+import small
 from commands import run as command
 from regard.recipe import read
 from regard.recipe import training as training_of
@@ -63,6 +66,17 @@ def test_a_resumed_run_without_a_validation_file_is_bit_identical(names: Path, t
     assert all(torch.equal(one[key], other[key]) for key in one)
     with pytest.raises(ValueError, match=r"another recipe \(different: data\.hold_out\)"):
         start("tag/rnn", tmp_path / "resumed", *changes, "data.hold_out=3", "train.steps=6")
+
+
+@pytest.mark.parametrize(("kind", "changes"), [("parallel", {}), ("text", {}), ("table", {"valid": None})])
+def test_the_log_says_that_validation_data_were_split_from_training(tmp_path: Path, kind, changes) -> None:
+    system, task, data = next(case for case in small.CASES if case[2].kind == kind)
+    written = io.StringIO()
+    made = small.small_recipe(system, task, data, tmp_path, data=changes)
+    training_of(made, Report(Console(file=written, width=200)))
+    assert re.search(
+        r"validation: .* split from training.*; give (others|another text) with data\.valid", written.getvalue()
+    )
 
 
 @pytest.mark.parametrize("name", ["bert/classify", "roformer/classify"])

@@ -94,13 +94,21 @@ def conllu(folder: Path) -> dict[str, Any]:
     return found
 
 
+def iob(folder: Path) -> dict[str, Any]:
+    found = {}
+    for seed, name in enumerate(("train", "valid")):
+        rows = [[f"{word} {'B-LIFE' if word in ('dog', 'child') else 'O'}" for word in s] for s in sentences(30, seed)]
+        found[name] = write(folder / f"{name}.iob", [line for sentence in rows for line in [*sentence, ""]])
+    return found
+
+
 def text(folder: Path) -> dict[str, Any]:
     lines = [f"{' '.join(words).capitalize()}." for words in sentences(200)]
     return {"text": write(folder / "text.txt", lines), "max_length": 16}
 
 
 DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
-    f.__name__: f for f in (parallel, dates, documents, table, glue, conllu, text)
+    f.__name__: f for f in (parallel, dates, documents, table, glue, conllu, iob, text)
 }
 """By the kind of data. A new kind needs a function here."""
 

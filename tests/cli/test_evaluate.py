@@ -1,6 +1,7 @@
 """`regard evaluate`: what each model is evaluated with, its settings, and what it writes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from commands import invoke, run
 from completers import TOKENIZERS, gpt2
 from regard import library
 from regard.cli.main import app
-from regard.evaluation import bleu
-from regard.models.heads import ClassificationHead
+from regard.evaluation import bleu, spans
+from regard.models.heads import ClassificationHead, TaggingHead
 from regard.tasks.evaluation import EvaluatedWith
-from regard.tasks.tagging import TaggingSettings
+from regard.tasks.tagging_evaluation import TaggingSettings
 from regard.tasks.translation import Translation
 from regard.tasks.translation_evaluation import EvaluatesTranslations, TranslationSettings
 from texts import TEXTS, TOKENIZER, bert
@@ -118,7 +119,7 @@ def test_a_language_model_has_no_predictions_to_write(tmp_path: Path) -> None:
         (["en-es", "baem=1"], "baem = 1: no such key; did you mean beam\\?"),
         (["en-es", "beam=0"], "beam = 0: must be at least 1"),
         (["en-es", "length_penalty=-1"], "length_penalty = -1: must be at least 0"),
-        (["rnn_tagger", "task=sst2", "--data", "file"], 'task = "sst2": no such key; known keys here are column'),
+        (["rnn_tagger", "task=sst2", "--data", "file"], 'task = "sst2": no such key; known keys here are kind, column'),
         (["pos", "column=upso"], "expected one of 'upos', 'xpos'; did you mean 'upos'\\?"),
         (["sst2", "beam"], "cannot read the override 'beam'"),
         (["sst2", "-o", "nowhere/x"], "nowhere: no such folder"),
@@ -138,6 +139,31 @@ def test_tags_of_the_other_column_are_reported(models: Path, tmp_path: Path) -> 
         run("evaluate", models / "pos", "--data", tmp_path / "dev.conllu")
     found = json.loads(run("evaluate", models / "pos", "column=xpos", "--data", tmp_path / "dev.conllu", "--json"))
     assert found["tags"]["NOUN"]["count"] == 1
+
+
+def test_a_tagger_of_spans_is_evaluated_on_iob_files(tmp_path: Path) -> None:
+    model = bert(TaggingHead(labels=("B-PER", "I-PER", "O"))).float()
+    library.save(tmp_path / "names", model.config, library.tensors(model), {"text": TOKENIZER}, "")
+    (tmp_path / "dev.txt").write_text("-DOCSTART- O\n\nthe O\ndog I-PER\n\ngood I-PER\nfood I-PER\n\n")
+    predicted = tmp_path / "predicted.txt"
+    found = json.loads(run("evaluate", tmp_path / "names", "--data", tmp_path / "dev.txt", "--json", "-o", predicted))
+    assert found["types"]["PER"]["count"] == 2
+    tags = [line.split() for line in predicted.read_text().splitlines()]
+    assert found["f1"] == spans.scores([["O", "B-PER"], ["B-PER", "I-PER"]], tags)["f1"]
+    printed = run("evaluate", tmp_path / "names", "--data", tmp_path / "dev.txt")
+    assert re.search(r"F1 +[\d.]+ +of exact spans\n", printed)
+    assert re.search(r"\nPER .* 2\n$", printed)
+
+
+def test_parts_of_speech_in_iob_files_are_evaluated_by_their_column(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "dev.iob").write_text("the DET O\ndog NOUN B-PER\n\n")
+    with pytest.raises(ValueError, match="the model knows none of the tags in the last column; try column=2"):
+        run("evaluate", models / "pos", "--data", tmp_path / "dev.iob")
+    for arguments in (["column=2"], ["kind=iob", "column=2"]):
+        found = json.loads(run("evaluate", models / "pos", *arguments, "--data", tmp_path / "dev.iob", "--json"))
+        assert found["tags"]["NOUN"]["count"] == 1
+    with pytest.raises(ValueError, match="CoNLL-U has column=upos and column=xpos; IOB has numbers"):
+        run("evaluate", models / "pos", "kind=iob", "column=upos", "--data", tmp_path / "dev.iob")
 
 
 def test_problems_of_a_table_are_reported_beside_the_scores(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,60 @@ def test_a_missing_label_is_reported(tmp_path: Path) -> None:
 def test_an_empty_file_is_reported(tmp_path: Path, name) -> None:
     with pytest.raises(ValueError, match="is empty; its first line must name the columns"):
         list(read_table(written(tmp_path / name, ""), ["text"], None))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "A.JSONL", "a.jsonl.gz"])
+def test_json_lines_are_read_by_their_keys(tmp_path: Path, name) -> None:
+    rows = [
+        {"label": "good", "text": 'fine\n"film"', "other": [1]},
+        {"text": "", "label": 7},
+        {"text": "x", "label": True},
+    ]
+    path = written(tmp_path / name, "\n".join(map(json.dumps, rows)) + "\n\n")
+    expected = [("good", 'fine\n"film"'), ("7", ""), ("true", "x")]
+    assert list(read_table(path, ["text"], "label")) == [Example(text, None, label) for label, text in expected]
+    assert list(read_table(path, ["text"], None)) == [Example(text, None, None) for _, text in expected]
+
+
+def test_json_lines_hold_pairs_and_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"a": "one", "b": "two", "score": 2.5}\n{"a": "x", "b": "", "score": "3"}\n')
+    assert list(read_table(path, ["a", "b"], "score", numbers=True)) == [
+        Example("one", "two", "2.5"),
+        Example("x", "", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "one"}', "no value for 'label'; the keys of this line are 'text'"),
+        ('{"text": "one", "label": null}', "no value for 'label'; the keys of this line are 'text', 'label'"),
+        ('{"label": 1}', "no value for 'text'; the keys of this line are 'label'"),
+        ('{"text": 3, "label": 1}', "'text' is a number, not a text; put it in quotes"),
+        ('{"text": ["one"], "label": 1}', "'text' is a list, not a text"),
+        ('{"text": "one", "label": {"a": 1}}', "the label 'label' is an object, not a text or a number"),
+        ('{"text": "one", "label": ""}', "the label 'label' is empty"),
+        ('{"text": "\\ud800", "label": 1}', "'text' has half of a surrogate pair"),
+        ('{"text": "one", "label": 1', "not JSON .*; write one JSON object per line"),
+        ("[" * 10_000, "not JSON .*; write one JSON object per line"),
+        ('["one", 1]', "not a JSON object but a list; write one JSON object per line"),
+        ("null", "not a JSON object but null"),
+    ],
+)
+def test_a_wrong_line_of_json_is_named_with_file_and_line(tmp_path: Path, line, message) -> None:
+    path = written(tmp_path / "a.jsonl", f'{{"text": "fine", "label": 1}}\n\n{line}\n')
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 3: {message}"):
+        list(read_table(path, ["text"], "label"))
+
+
+def test_labels_of_json_lines_are_checked_like_those_of_tables(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"text": "fine", "label": "good"}\n{"text": "odd", "label": 2}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl: unknown labels '2' \(line 2\); valid labels are 'good'"):
+        list(read_table(path, ["text"], "label", known=["good"]))
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 1: 'good' is not a number"):
+        list(read_table(path, ["text"], "label", numbers=True))
+    with pytest.raises(ValueError, match='each of its lines must be a JSON object such as {"text": "...", "label": '):
+        list(read_table(written(tmp_path / "b.jsonl", "\n"), ["text"], "label"))
 
 
 def test_three_text_columns_are_an_error(tmp_path: Path) -> None:

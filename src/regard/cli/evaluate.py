@@ -19,7 +19,8 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Translators: beam, length_penalty, lowercase; classifiers: task, or texts and label; taggers: column.",
+            help="Translators: beam, length_penalty, lowercase; classifiers: task, or texts and label; taggers: kind, "
+            "column.",
         ),
     ] = None,
     data: Annotated[
@@ -27,7 +28,7 @@ def evaluate(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="Classifiers: a table of texts and labels; taggers: CoNLL-U; language models: a text, plain or .gz.",
+            help="Classifiers: a table or JSONL; taggers: CoNLL-U or IOB; language models: a text; plain or .gz.",
         ),
     ] = None,
     source: Annotated[
@@ -40,7 +41,7 @@ def evaluate(
     output: Annotated[Path | None, output_option("Write the model's predictions to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on a test set: BLEU and chrF, a task's metrics, F1 of tags, or perplexity.
+    """Evaluate a model on a test set: BLEU and chrF, a task's metrics, F1 of tags or spans, or perplexity.
 
     Examples:
 
@@ -53,6 +54,8 @@ def evaluate(
         regard evaluate runs/pairs texts=premise,hypothesis label=gold --data dev.csv
 
         regard evaluate runs/pos --data dev.conllu
+
+        regard evaluate runs/names --data test.iob
 
         regard evaluate runs/bard --data valid.txt
     """

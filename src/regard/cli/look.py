@@ -11,7 +11,10 @@ from regard.errors import RegardError
 
 def look(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A text; for BERT, [SEP] separates two texts, and [MASK] stands for a masked word.")
+        str,
+        typer.Argument(
+            metavar="TEXT", help="A text; for BERT, [SEP] separates two texts, and [MASK] stands for a masked word."
+        ),
     ],
     model: Model = None,
     target: Annotated[

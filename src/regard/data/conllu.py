@@ -46,7 +46,8 @@ def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[
     fields = line.split("\t")
     if len(fields) != COLUMN_COUNT:
         raise RegardError(
-            f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {COLUMN_COUNT}, separated by tabs"
+            f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {COLUMN_COUNT}, separated by tabs "
+            f"(for IOB files, set data.kind=iob, or kind=iob in an evaluation)"
         )
     number, word, tag = fields[0], fields[1], fields[COLUMN_INDEX[column]]
     # 3-4 is the surface form of words 3 and 4 (multiword token), 2.1 an omitted word after the second (empty node)

@@ -1,7 +1,7 @@
 """Texts with labels for fine-tuning: the tasks of GLUE, and your own tables."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,11 @@ from regard.codecs.wordpiece import WordPiece
 from regard.config import Config, Positive
 from regard.data import glue, sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given
+from regard.data.corpus import file_hash
 from regard.data.glue import GlueTask, table_task
+from regard.data.held_out import Say, TrainingFiles
 from regard.data.sequences import Encoded, MaxLength
 from regard.data.tables import Example, read_table
-from regard.data.text import existing
 from regard.errors import RegardError
 
 
@@ -48,23 +49,28 @@ class GlueConfig(Config):
         one, other = (glue.find(Path(self.folder), self.question, split) for split in ("train", "dev"))
         return one, other
 
-    def read(self, path: Path, warn: Callable[[str], object] = warnings.warn) -> list[Example]:
+    def keys(self) -> list[str]:
+        """Hashes of everything that the examples depend on."""
+        return [file_hash(path) for path in self.paths()]
+
+    def read(self, path: Path, say: Say = warnings.warn) -> list[Example]:
         """The examples of a file."""
-        return list(glue.read(self.question, path, warn=warn))
+        return list(glue.read(self.question, path, warn=say))
+
+    def parts(self, say: Say) -> tuple[list[Example], list[Example]]:
+        """The training examples and the validation examples."""
+        train, valid = (self.read(path, say) for path in self.paths())
+        return train, valid
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(Config):
-    """Your own texts and labels, as TSV or CSV files with a header, plain or `.gz`."""
+class TableConfig(TrainingFiles):
+    """Your own texts and labels, plain or `.gz`: TSV or CSV files with a header, or JSONL."""
 
     renamed: ClassVar = {"most": "max_examples", "numbers": "regression", "longest": "max_length"}
     kind: Literal["table"] = "table"
-    train: str
-    """Training file: TSV or CSV, plain or `.gz`."""
-    valid: str
-    """Validation file, in the same format."""
     texts: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("text",)
-    """Text columns: one, or two for pairs of texts."""
+    """Text columns (in JSONL, keys): one, or two for pairs of texts."""
     label: str = "label"
     """Label column."""
     regression: bool = False
@@ -83,11 +89,7 @@ class TableConfig(Config):
             raise RegardError(f"{self.train}: all labels are {labels[0]!r}; there is nothing to learn")
         return table_task(self.texts, self.label, labels)
 
-    def paths(self) -> tuple[Path, Path]:
-        """The training and the validation file."""
-        return existing(self.train), existing(self.valid)
-
-    def read(self, path: Path, _warn: Callable[[str], object] = warnings.warn) -> list[Example]:
+    def read(self, path: Path, _say: Say = warnings.warn) -> list[Example]:
         """The examples of a file."""
         return list(read_table(path, self.texts, self.label, self.regression, self.question.labels))
 

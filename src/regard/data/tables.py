@@ -1,4 +1,4 @@
-"""Tables of texts with labels: TSV without quoting, or CSV with quoting. The first line is the header."""
+"""Tables of texts with labels: TSV without quoting, CSV with quoting, both with a header line; or JSONL."""
 
 import csv
 import math
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.json_lines import is_json_lines, records
 from regard.data.text import lines
 from regard.errors import RegardError
 
@@ -22,7 +23,7 @@ class Example(NamedTuple):
 def read_table(
     path: Path, texts: Sequence[str], label: str | None, numbers: bool = False, known: Sequence[str] = ()
 ) -> Iterator[Example]:
-    """Reads the examples of a table, plain or gzipped; files named `.csv` are CSV, all others TSV.
+    """Reads the examples of a table, plain or gzipped; files named `.csv` are CSV, `.jsonl` JSONL, all others TSV.
 
     Args:
         texts: names of one or two text columns.
@@ -31,18 +32,34 @@ def read_table(
         known: the valid labels; if empty, any label is valid.
     """
     unknown: dict[str, int] = {}
-    table = rows(path)
-    columns = Columns.among(next(table).fields, path, texts, label)
-    for row in table:
-        example = columns.example(row)
+    for line, example in (_of_objects if is_json_lines(path) else _of_rows)(path, texts, label):
         if numbers and example.label is not None and not is_number(example.label):
-            raise RegardError(f"{path}, line {row.line}: {example.label!r} is not a number")
+            raise RegardError(f"{path}, line {line}: {example.label!r} is not a number")
         if known and example.label is not None and example.label not in known:
-            unknown.setdefault(example.label, row.line)
+            unknown.setdefault(example.label, line)
         yield example
     if unknown:
         found = ", ".join(f"{label!r} (line {line})" for label, line in unknown.items())
         raise RegardError(f"{path}: unknown labels {found}; valid labels are {_listed(known)}")
+
+
+def _of_rows(path: Path, texts: Sequence[str], label: str | None) -> Iterator[tuple[int, Example]]:
+    table = rows(path)
+    columns = Columns.among(next(table).fields, path, texts, label)
+    return ((row.line, columns.example(row)) for row in table)
+
+
+def _of_objects(path: Path, texts: Sequence[str], label: str | None) -> Iterator[tuple[int, Example]]:
+    _expect_one_or_two(texts)
+    for line, fields in records(path, texts, label):
+        values = iter(fields)
+        one, other = next(values), next(values) if len(texts) == 2 else None
+        yield line, Example(one, other, None if label is None else next(values))
+
+
+def _expect_one_or_two(texts: Sequence[str]) -> None:
+    if len(texts) not in (1, 2):
+        raise RegardError(f"{len(texts)} text columns ({_listed(texts)}); give one or two")
 
 
 def is_number(text: str) -> bool:
@@ -103,8 +120,7 @@ class Columns:
     @staticmethod
     def among(header: Sequence[str], path: Path, texts: Sequence[str], label: str | None) -> "Columns":
         """Finds the columns with these names."""
-        if len(texts) not in (1, 2):
-            raise RegardError(f"{len(texts)} text columns ({_listed(texts)}); give one or two")
+        _expect_one_or_two(texts)
         for name in [*texts, *([] if label is None else [label])]:
             if name not in header:
                 raise RegardError(f"{path} has no column {name!r}; its columns are {_listed(header)}")

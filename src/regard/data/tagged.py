@@ -1,47 +1,63 @@
 """Sentences with a tag for each word: as subwords for BERT, as whole words for a tagger."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from regard.codecs.wordpiece import WordPiece
 from regard.codecs.words import Words
-from regard.config import Config
-from regard.data import sequences
+from regard.data import iob, sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given, pad, padding
 from regard.data.conllu import Column, Sentence, sentences
+from regard.data.held_out import Say, TrainingFiles
 from regard.data.sequences import MaxLength
-from regard.data.text import existing
 from regard.models.rnn_tagger import PAD_FEATURE
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConlluConfig(Config):
+class ConlluConfig(TrainingFiles):
     """Words with their parts of speech, in the CoNLL-U format of Universal Dependencies."""
 
     renamed: ClassVar = {"longest": "max_length"}
     kind: Literal["conllu"] = "conllu"
-    train: str
-    """Training file in CoNLL-U format."""
-    valid: str
-    """Validation file in CoNLL-U format."""
     column: Column = "upos"
     """Tag column: universal part-of-speech tags (`upos`) or the treebank's own (`xpos`)."""
     max_length: MaxLength = 256
     """Maximum length in tokens; longer sentences are truncated."""
 
-    def paths(self) -> tuple[Path, Path]:
-        """The training and the validation file."""
-        return existing(self.train), existing(self.valid)
+    def keys(self) -> list[str]:
+        """Hashes of everything that the sentences depend on."""
+        return [*super().keys(), self.column]
 
-    def read(self, path: Path) -> list[Sentence]:
+    def read(self, path: Path, _say: Say = warnings.warn) -> list[Sentence]:
         """The sentences of a file."""
         return list(sentences(path, self.column))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IobConfig(TrainingFiles):
+    """Words with tags in columns, such as named entities in the IOB format of CoNLL-2003."""
+
+    kind: Literal["iob"] = "iob"
+    column: Annotated[int, Field(ge=2)] | None = None
+    """Tag column, counted from 1; without it, the last. The first column has the words."""
+    max_length: MaxLength = 256
+    """Maximum length in tokens; longer sentences are truncated."""
+
+    def keys(self) -> list[str]:
+        """Hashes of everything that the sentences depend on."""
+        return [*super().keys(), f"iob {self.column}"]
+
+    def read(self, path: Path, _say: Say = warnings.warn) -> list[Sentence]:
+        """The sentences of a file."""
+        return list(iob.sentences(path, self.column))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from regard.errors import RegardError
 
 @dataclass(frozen=True)
 class TagScore:
-    """Scores of one tag, as fractions; 0 where the denominator is 0."""
+    """Scores of one tag, or of spans of one type, as fractions; 0 where the denominator is 0."""
 
     precision: float
     """Fraction of the words predicted with this tag that have it."""
@@ -20,6 +20,12 @@ class TagScore:
     f1: float
     count: int
     """Number of words with this tag."""
+
+    @classmethod
+    def of(cls, hits: int, predicted: int, count: int) -> "TagScore":
+        """The scores, given the number of correct predictions, of predictions, and of words or spans to find."""
+        # the harmonic mean of precision and recall, without dividing by them
+        return cls(_ratio(hits, predicted), _ratio(hits, count), _ratio(2 * hits, predicted + count), count)
 
 
 class TaggingScores(TypedDict):
@@ -34,18 +40,8 @@ class TaggingScores(TypedDict):
 
 def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> TaggingScores:
     """All scores of the predicted tags of sentences."""
-    if len(gold) != len(predicted):
-        raise RegardError(
-            f"got {len(gold):,} sentences and {len(predicted):,} predicted ones; the numbers must be equal"
-        )
-    for number, (right, guessed) in enumerate(zip(gold, predicted, strict=True), start=1):
-        if len(right) != len(guessed):
-            raise RegardError(
-                f"sentence {number} has {len(right)} words and {len(guessed)} predicted tags; the numbers must be equal"
-            )
+    check(gold, predicted)
     pairs = Counter(zip(chain.from_iterable(gold), chain.from_iterable(predicted), strict=True))
-    if not pairs:
-        raise RegardError("there is nothing to score")
     tags = {tag: _score(tag, pairs) for tag in sorted(set(chain.from_iterable(pairs)))}
     return {
         "accuracy": sum(n for (right, tag), n in pairs.items() if right == tag) / pairs.total(),
@@ -54,12 +50,24 @@ def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) ->
     }
 
 
+def check(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> None:
+    """Makes sure that there is one predicted tag for each word, and at least one word."""
+    if len(gold) != len(predicted):
+        raise RegardError(
+            f"got {len(gold):,} sentences and {len(predicted):,} predicted ones; the numbers must be equal"
+        )
+    for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(right) != len(given):
+            raise RegardError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
+    if not any(gold):
+        raise RegardError("there is nothing to score")
+
+
 def _score(tag: str, pairs: Counter[tuple[str, str]]) -> TagScore:
     hits = pairs[tag, tag]
     guessed = sum(n for (_, predicted), n in pairs.items() if predicted == tag)
     count = sum(n for (right, _), n in pairs.items() if right == tag)
-    # the harmonic mean of precision and recall, without dividing by them
-    return TagScore(_ratio(hits, guessed), _ratio(hits, count), _ratio(2 * hits, guessed + count), count)
+    return TagScore.of(hits, guessed, count)
 
 
 def _ratio(part: int, whole: int) -> float:

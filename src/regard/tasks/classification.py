@@ -15,7 +15,6 @@ from regard.codecs.interface import CodecExamples
 from regard.config import Config
 from regard.data import glue as tables
 from regard.data.batches import BATCH_TOKENS, IGNORED, count_tokens
-from regard.data.corpus import file_hash
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.tables import Example, read_table
 from regard.errors import RegardError
@@ -218,8 +217,8 @@ class ClassificationTask(Task):
         data = setup.data
         paths = data.paths()
         self.question, self.label_smoothing = data.question, setup.train.label_smoothing
-        setup.claim(*(file_hash(path) for path in paths))
-        examples, valid_examples = (data.read(path, setup.say) for path in paths)
+        setup.claim(*data.keys())
+        examples, valid_examples = data.parts(setup.say)
         if data.max_examples is not None and data.max_examples < len(examples):
             examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.max_examples).astype(int)]
         self.codecs = setup.codecs(text=CodecExamples(lambda: chain.from_iterable(map(_texts, examples))))
@@ -227,7 +226,7 @@ class ClassificationTask(Task):
         labels, max_length = self.question.labels, setup.max_length(data.max_length)
         train, self.valid_texts = (
             Labelled(self.tokenizer, part, labels, max_length, str(path))
-            for part, path in zip((examples, valid_examples), paths, strict=True)
+            for part, path in ((examples, paths[0]), (valid_examples, paths[-1]))
         )
         for what, part in (("training", train), ("validation", self.valid_texts)):
             kept = len(part.encoded)

@@ -343,6 +343,8 @@ class CompletionTask(Task):
             counts = {"characters": sum(part.end - part.begin for part in parts), "tokens": len(tokens)}
             setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
             texts.append(tokens)
+        if data.valid is None:
+            setup.say("validation: the last tenth of the text, split from training; give another text with data.valid")
         self.max_length = data.max_length or getattr(setup.model, "context", None)
         if self.max_length is None:
             raise RegardError("this model has no maximum context; set data.max_length, the window length in tokens")

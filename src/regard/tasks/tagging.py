@@ -3,8 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, overload
 
 import torch
@@ -13,20 +12,28 @@ from torch.nn import functional as F
 
 from regard.codecs.interface import CodecExamples
 from regard.codecs.words import Words
-from regard.config import Config
 from regard.data.batches import BATCH_TOKENS, IGNORED, given, in_batches
-from regard.data.conllu import COLUMN_INDEX, Column, Sentence
-from regard.data.conllu import sentences as read_conllu
-from regard.data.corpus import file_hash
-from regard.data.tagged import ConlluConfig, PieceBatch, TaggedPieces, TaggedWords, WordBatch, in_pieces, stacked
+from regard.data.conllu import Sentence
+from regard.data.iob import has_spans
+from regard.data.tagged import (
+    ConlluConfig,
+    IobConfig,
+    PieceBatch,
+    TaggedPieces,
+    TaggedWords,
+    WordBatch,
+    in_pieces,
+    stacked,
+)
 from regard.errors import RegardError
+from regard.evaluation import spans as span_scoring
 from regard.evaluation import tagging as scoring
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.trace import Inputs, Trace
 from regard.models.heads import TaggingHead
 from regard.tasks.embedding import Embedder
-from regard.tasks.evaluation import EvaluatedWith, Evaluation
 from regard.tasks.pipeline import Pipeline
+from regard.tasks.tagging_evaluation import EvaluatesTags
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed, means
@@ -64,18 +71,8 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaggingSettings(Config):
-    """The tags to compare."""
-
-    column: Column = "upos"
-    """The column of tags that the model was trained on."""
-
-
-class Tagger:
+class Tagger(EvaluatesTags):
     """Tags the words of sentences; a sentence is a text, which is split into words, or a list of words."""
-
-    evaluated_with: ClassVar = EvaluatedWith("a tagger", ("data",), TaggingSettings)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -101,25 +98,6 @@ class Tagger:
 
     def _tag(self, given: Sequence[Sequence[str]], batch_tokens: int) -> list[list[str | None]]:
         raise NotImplementedError
-
-    def evaluate(self, files: Mapping[str, Path], settings: TaggingSettings) -> Evaluation:
-        """Accuracy, and precision, recall and F1 of each tag."""
-        (path,) = self.evaluated_with.paths(files)
-        tests = list(read_conllu(path, settings.column))
-        if not {tag for sentence in tests for tag in sentence.tags} & set(self.labels):
-            (other,) = COLUMN_INDEX.keys() - {settings.column}
-            raise RegardError(
-                f"{path}: the model predicts none of the tags in column {settings.column}; try column={other}"
-            )
-        predicted = [[tag or "?" for tag in tags] for tags in self.tag([sentence.words for sentence in tests])]
-        found = scoring.scores([sentence.tags for sentence in tests], predicted)
-        tags = {tag: asdict(score) for tag, score in found["tags"].items()}
-        lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
-        lines.append("tag     precision  recall      F1   words")
-        for tag, score in found["tags"].items():
-            percentages = (100 * value for value in (score.precision, score.recall, score.f1))
-            lines.append("{:<8}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, *percentages, score.count))
-        return Evaluation({**found, "tags": tags}, lines, [" ".join(tags) for tags in predicted])
 
 
 class PieceTagger(Tagger, Embedder):
@@ -192,21 +170,23 @@ class WordTagger(Tagger, Pipeline):
 
 
 class TaggingTask(Task):
-    """Sentences of tagged words, read as subwords; cross-entropy; accuracy and F1."""
+    """Sentences of tagged words, read as subwords; cross-entropy; accuracy and F1, or F1 of spans."""
 
     name = "tagging"
     verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate", "look", "explore")
-    data = (ConlluConfig,)
-    curves = (Curve(score="valid_accuracy", label="accuracy"),)
+    data = (ConlluConfig, IobConfig)
+    curves: Sequence[Curve] = (Curve(score="valid_accuracy", label="accuracy"),)
     examples: ClassVar[Any] = TaggedPieces
 
     def __init__(self, setup: Setup) -> None:
         data = setup.data
-        paths = data.paths()
-        setup.claim(*(file_hash(path) for path in paths), data.column)
+        setup.claim(*data.keys())
         self.label_smoothing = setup.train.label_smoothing
-        sentences, self.valid_sentences = (data.read(path) for path in paths)
+        sentences, self.valid_sentences = data.parts(setup.say)
         self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))
+        self.has_spans = has_spans(self.labels)
+        if self.has_spans:
+            self.curves = (Curve(score="valid_f1", label="F1 of spans"),)
         unknown = Counter(tag for sentence in self.valid_sentences for tag in sentence.tags if tag not in self.labels)
         if unknown:
             found = ", ".join(f"{tag} ({count})" for tag, count in unknown.most_common(10))
@@ -250,19 +230,24 @@ class TaggingTask(Task):
     def validate(self, model: Any) -> dict[str, float]:
         """The loss, and the scores of the predicted tags."""
         mean = means(self, model, self.valid.epoch(0))["loss"]
-        predicted = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
+        given = self.open(model, self.codecs).tag([sentence.words for sentence in self.valid_sentences])
         gold = [sentence.tags for sentence in self.valid_sentences]
-        found = scoring.scores(gold, [[str(tag) for tag in tags] for tags in predicted])
+        predicted = [[str(tag) for tag in tags] for tags in given]
+        if self.has_spans:
+            spans = span_scoring.scores(gold, predicted)
+            f1 = {"valid_f1": spans["f1"], "valid_precision": spans["precision"], "valid_recall": spans["recall"]}
+            return {"valid_loss": mean, "valid_accuracy": spans["accuracy"], **f1}
+        found = scoring.scores(gold, predicted)
         return {"valid_loss": mean, "valid_accuracy": found["accuracy"], "valid_macro_f1": found["macro_f1"]}
 
     def selection_loss(self, values: Mapping[str, float]) -> float:
-        """The accuracy, negated."""
-        return -values["valid_accuracy"]
+        """The accuracy, or the F1 of spans, negated."""
+        return -values["valid_f1" if self.has_spans else "valid_accuracy"]
 
     def describe(self, values: Mapping[str, float]) -> str:
         """Loss, accuracy and F1."""
-        scores = f"accuracy {values['valid_accuracy']:.2%}  macro F1 {values['valid_macro_f1']:.1%}"
-        return f"valid loss {values['valid_loss']:.3f}  {scores}"
+        f1 = f"F1 {values['valid_f1']:.2%}" if self.has_spans else f"macro F1 {values['valid_macro_f1']:.1%}"
+        return f"valid loss {values['valid_loss']:.3f}  accuracy {values['valid_accuracy']:.2%}  {f1}"
 
     def card(self, values: Mapping[str, float]) -> list[str]:
         """Loss and scores on the validation sentences."""

@@ -349,6 +349,8 @@ class TranslationTask(Task):
         valid = [(self._corpus(part, "validation", setup), 1.0) for part in valid_parts]
         if not any(len(corpus) for corpus, _ in valid):
             raise RegardError("there are no sentence pairs for validation; give some with data.valid")
+        if isinstance(data, ParallelConfig) and not data.valid:
+            setup.say("validation: pairs split from training; give others with data.valid")
         self.batches, self.valid = setup.batches(Pairs(corpora, setup.seed), Pairs(valid, seed=0))
         read = chain.from_iterable(part.read() for part in valid_parts)
         kept = chunks(read, self.source, self.target, self.max_length)

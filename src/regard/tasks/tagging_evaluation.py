@@ -1,0 +1,103 @@
+"""The evaluation of a tagger: accuracy and F1 of its tags, or precision, recall and F1 of its spans."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.config import Config, Problem
+from regard.data import iob
+from regard.data.conllu import COLUMN_INDEX, Column, Sentence
+from regard.data.conllu import sentences as read_conllu
+from regard.errors import RegardError
+from regard.evaluation import spans, tagging
+from regard.evaluation.tagging import TagScore
+from regard.tasks.evaluation import EvaluatedWith, Evaluation
+
+IOB_SUFFIXES = (".iob", ".iob1", ".iob2", ".bio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingSettings(Config):
+    """The file format, and the tags to compare."""
+
+    kind: Literal["conllu", "iob"] | None = None
+    """File format; without it, `iob` for a tagger of spans and for files named so, else `conllu`."""
+    column: Column | Annotated[int, Field(ge=2)] | None = None
+    """The column of tags that the model was trained on. CoNLL-U: `upos` (default) or `xpos`; IOB: its number, counted
+    from 1 (default: the last)."""
+
+    def problems(self) -> Iterator[Problem]:
+        """A column of the other format."""
+        if self.kind is not None and isinstance(self.column, int if self.kind == "conllu" else str):
+            yield Problem(
+                "column", "CoNLL-U has column=upos and column=xpos; IOB has numbers, as column=2", self.column
+            )
+
+    def format(self, path: Path, labels: Sequence[str]) -> Literal["conllu", "iob"]:
+        """The format of a file, for a model with these tags."""
+        if self.kind is not None or self.column is not None:
+            return self.kind or ("iob" if isinstance(self.column, int) else "conllu")
+        is_named_iob = path.name.lower().removesuffix(".gz").endswith(IOB_SUFFIXES)
+        return "iob" if is_named_iob or iob.has_spans(labels) else "conllu"
+
+    def read(self, path: Path, labels: Sequence[str]) -> list[Sentence]:
+        """The sentences of a file, which must have tags of the model."""
+        if self.format(path, labels) == "iob":
+            number = self.column if isinstance(self.column, int) else None
+            found, remedy = list(iob.sentences(path, number)), "column=2"
+            where = f"column {number}" if number else "the last column"
+        else:
+            name: Column = "xpos" if self.column == "xpos" else "upos"
+            (other,) = COLUMN_INDEX.keys() - {name}
+            found, remedy = list(read_conllu(path, name)), f"column={other}"
+            where = f"column {name}"
+        if not {tag for sentence in found for tag in sentence.tags} & set(labels):
+            raise RegardError(f"{path}: the model knows none of the tags in {where}; try {remedy}")
+        return found
+
+
+class EvaluatesTags:
+    """A tagger that can be evaluated."""
+
+    labels: Any
+    tag: Any
+    evaluated_with: ClassVar = EvaluatedWith("a tagger", ("data",), TaggingSettings)
+
+    def evaluate(self, files: Mapping[str, Path], settings: TaggingSettings) -> Evaluation:
+        """Accuracy, and precision, recall and F1 of each tag, or of the spans of each type."""
+        (path,) = self.evaluated_with.paths(files)
+        tests = settings.read(path, self.labels)
+        found = self.tag([sentence.words for sentence in tests])
+        predicted = [[tag or "?" for tag in tags] for tags in found]
+        gold, written = [sentence.tags for sentence in tests], [" ".join(tags) for tags in predicted]
+        if iob.has_spans(self.labels):
+            return _of_spans(spans.scores(gold, predicted), written)
+        return _of_tags(tagging.scores(gold, predicted), written)
+
+
+def _of_tags(found: tagging.TaggingScores, predicted: Sequence[str]) -> Evaluation:
+    lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
+    lines += _table("tag", "words", found["tags"])
+    tags = {tag: asdict(score) for tag, score in found["tags"].items()}
+    return Evaluation({**found, "tags": tags}, lines, predicted)
+
+
+def _of_spans(found: spans.SpanScores, predicted: Sequence[str]) -> Evaluation:
+    names = {"f1": "F1", "precision": "precision", "recall": "recall"}
+    lines = [f"{title:<10}{100 * found[name]:6.2f}   of exact spans" for name, title in names.items()]  # type: ignore[literal-required]
+    lines += [f"accuracy  {100 * found['accuracy']:6.2f}   of words", "", *_table("type", "spans", found["types"])]
+    types = {name: asdict(score) for name, score in found["types"].items()}
+    return Evaluation({**found, "types": types}, lines, predicted)
+
+
+def _table(name: str, unit: str, scores: Mapping[str, TagScore]) -> list[str]:
+    """Precision, recall and F1 by tag or type."""
+    width = max(8, *(len(tag) + 1 for tag in scores)) if scores else 8
+    lines = [f"{name:<{width}}precision  recall      F1 {unit:>7}"]
+    for tag, score in scores.items():
+        percentages = (100 * value for value in (score.precision, score.recall, score.f1))
+        lines.append("{:<{}}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, width, *percentages, score.count))
+    return lines

@@ -157,7 +157,7 @@ def test_a_tagger_of_spans_is_evaluated_on_iob_files(tmp_path: Path) -> None:
 
 def test_parts_of_speech_in_iob_files_are_evaluated_by_their_column(models: Path, tmp_path: Path) -> None:
     (tmp_path / "dev.iob").write_text("the DET O\ndog NOUN B-PER\n\n")
-    with pytest.raises(ValueError, match="the model knows none of the tags in the last column; try column=2"):
+    with pytest.raises(ValueError, match="the model predicts none of the tags in the last column; try column=2"):
         run("evaluate", models / "pos", "--data", tmp_path / "dev.iob")
     for arguments in (["column=2"], ["kind=iob", "column=2"]):
         found = json.loads(run("evaluate", models / "pos", *arguments, "--data", tmp_path / "dev.iob", "--json"))

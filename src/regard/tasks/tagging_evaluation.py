@@ -55,7 +55,7 @@ class TaggingSettings(Config):
             found, remedy = list(read_conllu(path, name)), f"column={other}"
             where = f"column {name}"
         if not {tag for sentence in found for tag in sentence.tags} & set(labels):
-            raise RegardError(f"{path}: the model knows none of the tags in {where}; try {remedy}")
+            raise RegardError(f"{path}: the model predicts none of the tags in {where}; try {remedy}")
         return found
 
 

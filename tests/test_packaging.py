@@ -93,7 +93,7 @@ def test_all_holds_every_user_extra() -> None:
 def test_messages_and_pages_name_extras_that_exist() -> None:
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     named = {extra for path in files for extra in re.findall(r"regard\[([a-z,]+)\]", path.read_text("utf-8"))}
-    assert {"plot", "serve", "export", "parquet"} <= named
+    assert {"plot", "serve", "export", "parquet", "hub"} <= named
     assert {extra for names in named for extra in names.split(",")} <= set(USER_EXTRAS)
 
 

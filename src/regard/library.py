@@ -25,6 +25,7 @@ from regard.data.corpus import file_hash
 from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
 from regard.folders import restore, verify, write_whole
+from regard.interop.files import HUB_NAME
 from regard.models.heads import NoHead
 from regard.process_memory import release_memory
 from regard.store import models
@@ -161,6 +162,10 @@ def _choices(of: System) -> list[dict[str, type[Any]]]:
 
 def _read_hugging_face(folder: Path) -> Contents:
     path = folder / "config.json"
+    if not folder.is_dir():
+        name = str(folder)
+        remedy = f"; to download it, regard convert --download {HUGGING_FACE}{name} runs/{folder.name}"
+        raise RegardError(f"{HUGGING_FACE}{name}: no such folder" + (remedy if HUB_NAME.fullmatch(name) else ""))
     try:
         about = json.loads(path.read_text("utf-8"))
         kind = about.get("model_type")
@@ -181,7 +186,13 @@ def _read_hugging_face(folder: Path) -> Contents:
 
 
 def convert(
-    name: str, target: str, *, half: bool = False, quantize: Quantize | None = None, card: str | None = None
+    name: str,
+    target: str,
+    *,
+    half: bool = False,
+    quantize: Quantize | None = None,
+    card: str | None = None,
+    download: bool = False,
 ) -> str:
     """Writes a model to a folder that is not there yet: one of ours, or, by what `target` begins with, of others'.
 
@@ -193,16 +204,19 @@ def convert(
         half: weights take half the space, rounded to 11 bits; they are computed with in float32 all the same.
         quantize: in an export for CTranslate2, weights have 8 bits, and are computed with in 8 bits.
         card: the text of the model's card.
+        download: first download the model, `hf:NAME`, from the Hugging Face Hub.
     """
     engine, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
     if quantize is not None and engine != "ct2":
         raise RegardError(f"only exports for CTranslate2 are quantized, and {target} is none; write to {CT2}{path}")
     if half and engine in ("ct2", "onnx"):
         raise RegardError(f"{target}: an export is not written in half precision; leave that out")
-    contents, folder = _read_old(find(name)) if _is_old(name) else read(name), Path(path)
-    weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
+    folder = Path(path)
     if folder.exists():
         raise RegardError(f"{folder} is there already; choose another folder, or remove it")
+    source = _downloaded(name) if download else name
+    contents = _read_old(find(source)) if _is_old(source) else read(source)
+    weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
     if not engine:
         about = {"task": contents.task, "config": contents.config, "codecs": contents.codecs}
@@ -223,6 +237,16 @@ def convert(
 
     write_whole(folder, fill)
     return found
+
+
+def _downloaded(name: str) -> str:
+    """The name of the folder that holds a model of the Hugging Face Hub, once it is downloaded."""
+    found = name.removeprefix(HUGGING_FACE)
+    if found == name:
+        raise RegardError(f"{name} is not downloaded; write it as {HUGGING_FACE}NAME, such as {HUGGING_FACE}gpt2")
+    if Path(found).exists():
+        raise RegardError(f"{found} is a folder here; leave --download out to convert it")
+    return f"{HUGGING_FACE}{_module('hub', 'hub').download(found)}"
 
 
 def _is_old(name: str) -> bool:
@@ -249,12 +273,12 @@ def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: 
     return found
 
 
-def _module(name: str) -> Any:
+def _module(name: str, extra: str = "export") -> Any:
     """The module of another engine, imported only when it is needed."""
     try:
         return import_module(f"regard.interop.{name}")
     except ModuleNotFoundError as error:
-        raise RegardError(f"{error.name} is not installed, which this needs; pip install 'regard[export]'") from None
+        raise RegardError(f"{error.name} is not installed, which this needs; pip install 'regard[{extra}]'") from None
 
 
 @overload

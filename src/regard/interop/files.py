@@ -1,6 +1,7 @@
 """The files of a folder of Hugging Face's, whatever model it holds."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from regard.errors import RegardError
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""What models are called on the Hugging Face Hub, such as `gpt2` or `Helsinki-NLP/opus-mt-en-de`."""
 USED = 0.5  # share of a table's rows that a tokenizer has tokens for, at least; some tables are rounded up
 # our activations under their names; where one has several, the last is the one that all versions know
 ACTIVATIONS = {

@@ -146,9 +146,7 @@ def test_the_head_is_what_the_data_ask_for(tmp_path: Path) -> None:
 def test_a_bundled_recipe_names_no_file_that_may_exist(name: str) -> None:
     chosen = read(name)
     assert chosen.model.build  # which describe needs no data for
-    with pytest.raises(
-        RegardError, match=r"^data\.(train|text) is missing: name your file with "
-    ):
+    with pytest.raises(RegardError, match=r"^data\.(train|text) is missing: name your file with "):
         job(chosen)
 
 

@@ -323,7 +323,7 @@ def assert_refused(name: str, target: str, messages: Sequence[str]) -> None:
 
 
 def test_what_cannot_be_converted_is_told(folder: Path, tmp_path: Path) -> None:
-    assert_refused("hf:nowhere", "new", ["nowhere/config.json: no such file"])
+    assert_refused("hf:nowhere", "new", ["hf:nowhere: no such folder"])
     assert_refused(f"hf:{folder}", str(folder), ["is there already"])
     rotary = native(tmp_path, positions="rotary")
     assert_refused(

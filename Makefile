@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Which build of torch is installed depends on the machine, so its hash is not pinned.
+UNLOCKED := ^torch==
 # Two test processes with one thread each: threads of both would fight over the same cores.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup demo test check format bench browser clean
+.PHONY: help setup lock demo test check format bench browser clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -13,10 +15,20 @@ help:  ## list the targets
 
 setup: $(VENV)/ready  ## make .venv with the tested packages
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[all,dev]'
 	@touch $@
+
+lock:  ## write the hashes of the packages in constraints.txt to requirements.lock
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder"; \
+	"$$folder/bin/python" -m pip install --quiet uv; \
+	grep -v '$(UNLOCKED)' constraints.txt | "$$folder/bin/uv" pip compile --quiet --no-config --universal --no-deps \
+	  --python-version 3.11 --no-annotate --generate-hashes --custom-compile-command 'make lock' \
+	  --output-file "$$folder/lock" -; \
+	cp "$$folder/lock" requirements.lock
 
 demo: setup  ## translate, train a translator of dates in about a minute, and draw what attends to what
 	$(BIN)/regard translate "we are eating bread" "The child picked up a small stone." "Where were you last night?"

@@ -20,7 +20,7 @@ from harness import machine, measured
 from regard import recipe
 from regard.recipe import training as training_of
 from regard.training.report import Report
-from transfer import RECIPES, right, texts, write
+from transfer import RECIPES, accuracy, texts, write
 
 KEPT = 1000  # texts to decide with
 SIZE = 32  # texts of a step
@@ -61,7 +61,7 @@ def main() -> None:
         return {"kept": tuned(options.task, model, rate, epochs, options.count, folder)}
 
     def judge(model: str, rate: float, epochs: int) -> dict[str, float]:
-        return {"dev": right(folder / f"{Path(model).name}-{rate:g}-{epochs}")}
+        return {"dev": accuracy(folder / f"{Path(model).name}-{rate:g}-{epochs}")}
 
     def cases(settings: Any) -> list[dict[str, Any]]:
         return [{"model": m, "rate": float(r), "epochs": int(e)} for m in options.models for r, e in settings]

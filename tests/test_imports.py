@@ -15,6 +15,7 @@ EXTRAS = {
     "explain/figures.py": {"matplotlib"},
     "interop/ct2.py": {"ctranslate2"},
     "interop/ct2_inference.py": {"ctranslate2"},
+    "interop/hub.py": {"huggingface_hub"},
     "interop/onnx.py": {"onnx", "onnxruntime"},
     "serve/app.py": {"fastapi", "starlette", "uvicorn"},
     "tasks/parquet.py": {"pyarrow"},

@@ -4,11 +4,13 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.licenses import canonicalize_license_expression
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -91,11 +93,47 @@ def test_the_extra_all_contains_every_user_extra() -> None:
 def test_messages_and_pages_mention_only_existing_extras() -> None:
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     named = {extra for path in files for extra in re.findall(r"regard\[([a-z,]+)\]", path.read_text("utf-8"))}
-    assert {"plot", "serve", "export", "parquet"} <= named
+    assert {"plot", "serve", "export", "parquet", "hub"} <= named
     assert {extra for names in named for extra in names.split(",")} <= set(USER_EXTRAS)
 
 
+def pins(path: Path) -> dict[str, str]:
+    """The version of each package that a file pins."""
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text("utf-8"), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
 def test_constraints_pin_every_declared_package() -> None:
-    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    pinned = {canonicalize_name(line.partition("==")[0]) for line in lines if not line.startswith("#")}
-    assert distributions(PROJECT["dependencies"] + EXTRAS["all"] + EXTRAS["dev"]) <= pinned
+    pinned = pins(ROOT / "constraints.txt")
+    assert distributions(PROJECT["dependencies"] + EXTRAS["all"] + EXTRAS["dev"]) <= pinned.keys()
+
+
+def test_the_lock_pins_the_hashes_of_all_constraints_except_torch() -> None:
+    lock = ROOT / "requirements.lock"
+    constraints = pins(ROOT / "constraints.txt")
+    constraints.pop("torch")
+    assert pins(lock) == constraints
+    requirements = lock.read_text("utf-8").replace("\\\n", "").splitlines()
+    hashes = [line for line in requirements if not line.startswith("#")]
+    assert len(hashes) == len(constraints)
+    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}\b", line) for line in hashes)
+    assert "://" not in lock.read_text("utf-8")  # no address of an index
+
+
+def test_the_notice_names_each_bundled_model_and_the_metadata_its_licence() -> None:
+    assert {"LICENSE", "NOTICE"} <= set(PROJECT["license-files"])
+    expression = canonicalize_license_expression(PROJECT["license"])
+    assert expression == PROJECT["license"]
+    sections = re.split(r"^regard/assets/", (ROOT / "NOTICE").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    licences = {name: re.findall(r"Licence: (\S+?)\.?$", text, re.MULTILINE) for name, text in named(sections)}
+    bundled = {path.parent.name for path in (ROOT / "src" / "regard" / "assets").glob("*/config.json")}
+    assert bundled <= licences.keys()
+    for name, (licence,) in licences.items():
+        assert {licence, f"LicenseRef-{licence}"} & set(expression.split(" AND ")), name
+
+
+def named(sections: list[str]) -> Iterator[tuple[str, str]]:
+    """Sections of the notice by the folder that heads them."""
+    for section in sections:
+        name, _, text = section.partition("\n")
+        yield name.strip(), text

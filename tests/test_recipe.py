@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -5,8 +6,10 @@ import pytest
 import torch
 
 import small
+from commands import run
 from regard.config import ConfigError
-from regard.recipe import read
+from regard.errors import RegardError
+from regard.recipe import job, read
 from regard.recipes import RUN_RECIPE, bundled, find
 from regard.store import runs
 
@@ -137,3 +140,22 @@ def test_the_head_is_determined_by_the_data(tmp_path: Path) -> None:
     for name in ("bert/pretrain", str(tmp_path / RUN_RECIPE)):
         with pytest.raises(ConfigError, match=r"model\.head: is determined by the data; leave it out"):
             read(name, ["model.head.kind=span"])
+
+
+@pytest.mark.parametrize("name", sorted(bundled().keys() - {"translate/dates", "bert/glue"}))
+def test_a_bundled_recipe_names_no_file_that_may_exist(name: str) -> None:
+    chosen = read(name)
+    assert chosen.model.build  # which describe needs no data for
+    with pytest.raises(RegardError, match=r"^data\.(train|text) is missing: name your file with "):
+        job(chosen)
+
+
+def test_a_missing_file_is_asked_for_by_its_key(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    message = "data.train is missing: name your file with data.train=my.en-de.tsv"
+    for verb in (["train"], ["plan", "--probe", "0"]):
+        with pytest.raises(RegardError, match=f"^{re.escape(message)}$"):
+            run(*verb, "translate/transformer")
+    assert not list(tmp_path.iterdir())
+    recipe = read("translate/transformer", ['data.train=["a.tsv", {path="b.en", target="b.de"}]'])
+    assert [part.path for part in job(recipe).data.train] == ["a.tsv", "b.en"]

@@ -25,6 +25,7 @@ from regard.data.corpus import file_hash
 from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
 from regard.folders import restore, verify, write_folder
+from regard.interop.files import HUB_NAME
 from regard.models.heads import NoHead
 from regard.process_memory import release_memory
 from regard.store import models
@@ -163,6 +164,10 @@ def _codec_choices(its_system: System) -> list[dict[str, type[Any]]]:
 
 def _read_hugging_face(folder: Path) -> Contents:
     path = folder / "config.json"
+    if not folder.is_dir():
+        name = str(folder)
+        remedy = f"; to download it, regard convert --download {HUGGING_FACE}{name} runs/{folder.name}"
+        raise RegardError(f"{HUGGING_FACE}{name}: no such folder" + (remedy if HUB_NAME.fullmatch(name) else ""))
     try:
         about = json.loads(path.read_text("utf-8"))
         kind = about.get("model_type")
@@ -184,7 +189,13 @@ def _read_hugging_face(folder: Path) -> Contents:
 
 
 def convert(
-    name: str, target: str, *, half: bool = False, quantize: Quantize | None = None, card: str | None = None
+    name: str,
+    target: str,
+    *,
+    half: bool = False,
+    quantize: Quantize | None = None,
+    card: str | None = None,
+    download: bool = False,
 ) -> str:
     """Converts a model to a new folder, in the format that the prefix of `target` names; without one, Regard's own.
 
@@ -196,16 +207,19 @@ def convert(
         half: Whether weights are stored in float16; computation remains in float32.
         quantize: Quantizes the weights of an export for CTranslate2 to 8 bits, in which it also computes.
         card: The text of the model card.
+        download: Whether the model, `hf:NAME`, is first downloaded from the Hugging Face Hub.
     """
     engine, _, path = target.partition(":") if target.startswith((HUGGING_FACE, CT2, ONNX)) else ("", "", target)
     if quantize is not None and engine != "ct2":
         raise RegardError(f"{target} cannot be quantized: only CTranslate2 exports can; use {CT2}{path}")
     if half and engine in ("ct2", "onnx"):
         raise RegardError(f"{target}: exports for other engines cannot be in half precision; leave it out")
-    contents, folder = _read_old(find(name)) if _is_old(name) else read(name), Path(path)
-    weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
+    folder = Path(path)
     if folder.exists():
         raise RegardError(f"{folder} already exists; choose another folder, or remove it")
+    source = _downloaded(name) if download else name
+    contents = _read_old(find(source)) if _is_old(source) else read(source)
+    weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
     text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
     if not engine:
         about = {"task": contents.task, "config": contents.config, "codecs": contents.codecs}
@@ -227,6 +241,16 @@ def convert(
 
     write_folder(folder, fill)
     return found
+
+
+def _downloaded(name: str) -> str:
+    """The name of the folder that holds a model of the Hugging Face Hub, once it is downloaded."""
+    found = name.removeprefix(HUGGING_FACE)
+    if found == name:
+        raise RegardError(f"{name} is not downloaded; write it as {HUGGING_FACE}NAME, such as {HUGGING_FACE}gpt2")
+    if Path(found).exists():
+        raise RegardError(f"{found} is a folder here; leave --download out to convert it")
+    return f"{HUGGING_FACE}{_module('hub', 'hub').download(found)}"
 
 
 def _is_old(name: str) -> bool:
@@ -253,12 +277,12 @@ def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: 
     return found
 
 
-def _module(name: str) -> Any:
+def _module(name: str, extra: str = "export") -> Any:
     """The module of another engine, imported only when it is needed."""
     try:
         return import_module(f"regard.interop.{name}")
     except ModuleNotFoundError as error:
-        raise RegardError(f"{error.name} is required but not installed; run: pip install 'regard[export]'") from None
+        raise RegardError(f"{error.name} is required but not installed; run: pip install 'regard[{extra}]'") from None
 
 
 @overload

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
@@ -15,7 +16,8 @@ from torch import nn
 from regard import library, systems
 from regard.codecs.interface import CodecConfig
 from regard.config import Config, ConfigError, Natural, Problem, override, parse, read_toml
-from regard.recipes import find
+from regard.errors import RegardError
+from regard.recipes import REQUIRED, find
 from regard.tasks.pipeline import Pipeline
 from regard.training.config import TrainConfig
 from regard.training.loop import Training
@@ -230,8 +232,29 @@ def _codecs(contents: library.Contents) -> dict[str, Any]:
     return found
 
 
+def _expect_paths(data: Config) -> None:
+    """Raises `RegardError` if a path that a bundled recipe leaves to the user is missing."""
+    values = json.loads(data.to_json()).items()
+    missing = {key: text for key, value in values for text in _strings(value) if text.startswith(REQUIRED)}
+    if missing:
+        keys = " and ".join(f"data.{key}" for key in missing)
+        verb, files = ("are", "files") if len(missing) > 1 else ("is", "file")
+        remedy = " ".join(quote(f"data.{key}={text.removeprefix(REQUIRED)}") for key, text in missing.items())
+        raise RegardError(f"{keys} {verb} missing: name your {files} with {remedy}")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings of a value as JSON holds it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
+
+
 def job(recipe: Any) -> Job:
     """A recipe as a job for the training engine."""
+    _expect_paths(recipe.data)
     each, task = next(
         (each, task) for each, task in systems.trained_on(type(recipe.data)) if each.name == recipe.model.kind
     )

@@ -104,13 +104,23 @@ def test_the_wheel_contains_every_file_of_the_package(wheel: Path) -> None:
         assert f"regard/{part}" in inside
 
 
+def test_the_wheel_states_the_licences_of_the_code_and_of_the_bundled_models(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata_lines = archive.read(path).decode().splitlines()
+        notice = archive.read(path.replace("METADATA", "licenses/NOTICE")).decode()
+    assert "License-Expression: Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-CC-BY-2.0-FR" in metadata_lines
+    assert {"License-File: LICENSE", "License-File: NOTICE"} <= set(metadata_lines)
+    assert "Tatoeba and its contributors" in notice
+
+
 def test_the_sdist_contains_only_files_to_build_and_test_it(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     folders = {name.partition("/")[0] for name in inside if "/" in name}
     assert folders == {"src", "tests", "benchmarks", "docs", "examples", "tools"}
-    for name in ("pyproject.toml", "constraints.txt", "Makefile", "LICENSE", "README.md", "CHANGELOG.md"):
-        assert name in inside
+    files = ("pyproject.toml", "constraints.txt", "requirements.lock", "Makefile", "LICENSE", "NOTICE", "README.md")
+    assert inside >= {*files, "CHANGELOG.md"}
     # no runs, environments, caches or packages of the page's tools, which are in the folder of a developer
     unwanted = {"runs", "node_modules", ".venv", "__pycache__", ".hypothesis", ".mypy_cache", "dist"}
     assert not [name for name in inside if unwanted & set(name.split("/"))]

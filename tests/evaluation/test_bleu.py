@@ -1,6 +1,6 @@
 import pytest
 
-from regard.evaluation.bleu import compare, score
+from regard.evaluation.bleu import Translated, compare, score
 
 
 def test_bleu_is_100_for_a_perfect_translation_and_low_for_a_useless_one() -> None:
@@ -37,10 +37,28 @@ def test_uneven_and_empty_lists_are_errors() -> None:
 def test_only_a_clear_difference_is_significant() -> None:
     references = [f"sentence number {i} has some words in it" for i in range(60)]
     worse = [text if i % 2 else "nothing like it at all" for i, text in enumerate(references)]
-    for comparison, name in zip(compare(references, worse, references, samples=200), ("BLEU", "chrF2"), strict=True):
+    given = [Translated(texts, references) for texts in (references, worse, references)]
+    for comparison, name in zip(compare(given, samples=200), ("BLEU", "chrF2"), strict=True):
         assert comparison.metric == name
-        assert comparison.first == pytest.approx(100)
-        assert comparison.second < 80
-        assert comparison.p_value < 0.02
+        assert comparison.scores[::2] == pytest.approx((100, 100))
+        assert comparison.scores[1] < 80
+        first, of_worse, of_same = comparison.p_values
+        assert first is None
+        assert of_worse is not None
+        assert of_worse < 0.02
+        assert of_same == 1.0
         assert "bs:200" in comparison.signature
-    assert all(comparison.p_value > 0.5 for comparison in compare(worse, worse, references, samples=200))
+
+
+def test_equal_scores_of_different_translations_are_not_significant() -> None:
+    references = ["a red stone", "a green stone"] * 20
+    given = [Translated(texts, references) for texts in (["x"] * 40, ["y"] * 40)]
+    for comparison in compare(given, samples=100):
+        assert comparison.scores[0] == comparison.scores[1]
+        assert comparison.p_values == (None, 1.0)
+
+
+def test_letter_case_is_ignored_on_request() -> None:
+    references = ["ein Hund läuft hier"] * 3
+    given = [Translated(["Ein Hund läuft hier"] * 3, references, lowercase=True)] * 2
+    assert compare(given, samples=100)[0].scores == pytest.approx((100, 100))

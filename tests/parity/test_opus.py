@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import regard
 from helpers import assert_same, randomise
 from regard import library
 from regard.blocks.positions import Sinusoidal
@@ -247,9 +248,9 @@ def native(tmp_path: Path, **changes: Any) -> Path:
     return tmp_path / "native"
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_an_exported_model_has_the_same_tokens_and_logits_in_hugging_face(tmp_path: Path, tied) -> None:
-    library.convert(str(native(tmp_path, tied=tied)), f"hf:{tmp_path / 'out'}")
+@pytest.mark.parametrize("changes", [{}, {"tied": False, "activation": "gelu_tanh"}], ids=["tied", "untied"])
+def test_an_exported_model_has_the_same_tokens_and_logits_in_hugging_face(tmp_path: Path, changes) -> None:
+    library.convert(str(native(tmp_path, **changes)), f"hf:{tmp_path / 'out'}")
     model, tokenizer = open_theirs(tmp_path / "out")
     ours = library.load(str(tmp_path / "native"))
     assert tokenizer(TEXTS)["input_ids"] == [[*tokens, END] for tokens in ours.source.encode(TEXTS)]
@@ -257,6 +258,20 @@ def test_an_exported_model_has_the_same_tokens_and_logits_in_hugging_face(tmp_pa
     back = library.load(f"hf:{tmp_path / 'out'}")
     assert back.source.encode(TEXTS) == ours.source.encode(TEXTS)
     assert_same_logits(back.model.double(), model, list(range(ours.source.vocab_size)))
+
+
+def test_a_model_of_the_recipe_for_marian_can_be_exported(tmp_path: Path) -> None:
+    pairs = [f"{english} {i}\t{spanish} {i}" for i, (english, spanish) in enumerate(zip(ENGLISH, SPANISH, strict=True))]
+    (tmp_path / "data.tsv").write_text("".join(f"{pair}\n" for pair in pairs))
+    changes = {
+        "run": tmp_path / "run", "data": {"train": tmp_path / "data.tsv"}, "tokenizer": {"vocab_size": 300},
+        "model": {"width": 16, "ff_width": 16}, "train": {"steps": 2, "batch_tokens": 200},
+    }  # fmt: skip
+    ours: Any = regard.train("translate/marian", **changes)
+    library.convert(str(tmp_path / "run"), f"hf:{tmp_path / 'out'}")
+    model, tokenizer = open_theirs(tmp_path / "out")
+    assert tokenizer(TEXTS)["input_ids"] == [[*tokens, END] for tokens in ours.source.encode(TEXTS)]
+    assert_same_logits(ours.model.double(), model, list(range(ours.source.vocab_size)))
 
 
 def test_words_with_unknown_tokens_can_be_aligned(ours) -> None:
@@ -308,13 +323,17 @@ def assert_refused(name: str, target: str, messages: Sequence[str]) -> None:
 
 
 def test_invalid_conversions_are_reported(folder: Path, tmp_path: Path) -> None:
-    assert_refused("hf:nowhere", "new", ["nowhere/config.json: no such file"])
+    assert_refused("hf:nowhere", "new", ["hf:nowhere: no such folder"])
     assert_refused(f"hf:{folder}", str(folder), ["already exists"])
     rotary = native(tmp_path, positions="rotary")
     assert_refused(
         str(rotary),
         f"hf:{tmp_path / 'x'}",
-        ["Marian does not support model.positions = 'rotary'", "model.norm_placement=post"],
+        [
+            "Marian does not support model.positions = 'rotary'",
+            "model.norm_placement=post",
+            "the recipe translate/marian",
+        ],
     )
     assert not (tmp_path / "x").exists()
     cases = (

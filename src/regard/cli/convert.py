@@ -13,6 +13,9 @@ def convert(
     quantize: Annotated[
         Literal["int8"] | None, typer.Option(help="With ct2: quantize to 8 bits, smaller and faster.")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="First download hf:NAME from the Hugging Face Hub; no pickled files.")
+    ] = False,
     card: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Model card to copy to README.md.")
     ] = None,
@@ -24,6 +27,8 @@ def convert(
     Examples:
 
         regard convert hf:opus-mt-en-de runs/opus
+
+        regard convert --download hf:sentence-transformers/all-MiniLM-L6-v2 runs/minilm
 
         regard convert runs/mine hf:mine-for-transformers
 
@@ -41,5 +46,5 @@ def convert(
     from regard.data.text import lines_with_ends
 
     text = None if card is None else "".join(lines_with_ends(card))
-    found = library.convert(model, folder, half=half, quantize=quantize, card=text)
+    found = library.convert(model, folder, half=half, quantize=quantize, card=text, download=download)
     typer.echo(f"{folder}: converted from {model}" + (f"; checked: {found}" if found else ""))

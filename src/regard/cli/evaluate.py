@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import AsJson, ModelArgument, output_option
+from regard.cli.options import AsJson, ModelArgument, TestData, TestReference, TestSource, output_option
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -23,21 +23,9 @@ def evaluate(
             "column.",
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="Classifiers: a table or JSONL; taggers: CoNLL-U or IOB; language models: a text; plain or .gz.",
-        ),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: lines to translate, plain or .gz.")
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Translators: reference translations, line by line."),
-    ] = None,
+    data: TestData = None,
+    source: TestSource = None,
+    reference: TestReference = None,
     output: Annotated[Path | None, output_option("Write the model's predictions to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -41,7 +41,20 @@ Overrides = Annotated[
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; default: lines of standard input.")]
 Source = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lines to translate, plain or .gz.")]
-Reference = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Reference translations, line by line.")]
+TestData = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        help="Classifiers: a table or JSONL; taggers: CoNLL-U or IOB; language models: a text; plain or .gz.",
+    ),
+]
+TestSource = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: lines to translate, plain or .gz.")
+]
+TestReference = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: reference translations, line by line.")
+]
 
 Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
 LengthPenalty = Annotated[

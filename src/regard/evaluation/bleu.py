@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.errors import RegardError
+from regard.evaluation.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,35 @@ def signatures() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two systems on the same test set by one metric, with a paired bootstrap (Koehn 2004)."""
+class Translated:
+    """The translations of a test set by a model."""
 
-    metric: str
-    first: float
-    second: float
-    p_value: float
-    """Probability of a difference at least as large if the systems were equally good."""
-    signature: str
+    translations: Sequence[str]
+    references: Sequence[str]
+    lowercase: bool = False
+    """Compare in lower case."""
 
 
-def compare(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000
-) -> list[Comparison]:
-    """Compares two lists of translations by BLEU and chrF, with significance tests."""
+def compare(models: Sequence[Translated], samples: int = 1000) -> list[Comparison]:
+    """Compares translations with those of the first model by BLEU and chrF, with paired bootstrap (Koehn 2004)."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest, Result
 
-    if not references:
+    references, lowercase = [list(models[0].references)], models[0].lowercase
+    if not references[0]:
         raise RegardError("there is nothing to compare")
-    first, second = list(first), list(second)
-    systems: list[tuple[str, Sequence[str]]] = [("first", first), ("second", second)]
-    metrics = {"BLEU": BLEU(references=[list(references)]), "chrF": CHRF(references=[list(references)])}
-    test = PairedTest(systems, metrics, None, test_type="bs", n_samples=samples)
-    signatures, results = test()
+    systems: list[tuple[str, Sequence[str]]] = [(f"{i}", list(each.translations)) for i, each in enumerate(models)]
+    metrics = {
+        "BLEU": BLEU(references=references, lowercase=lowercase),
+        "chrF": CHRF(references=references, lowercase=lowercase),
+    }
+    signatures, results = PairedTest(systems, metrics, None, test_type="bs", n_samples=samples)()
     comparisons = []
     for name, signature in signatures.items():
-        one, other = (result for result in results[name] if isinstance(result, Result))
-        # sacreBLEU would report a significant difference between identical translations
-        p_value = 1.0 if first == second else float(other.p_value or 0)
-        comparisons.append(Comparison(name, one.score, other.score, p_value, str(signature)))
+        first, *others = (result for result in results[name] if isinstance(result, Result))
+        # for equal scores, sacreBLEU reports a significant difference
+        p_values = (1.0 if other.score == first.score else float(other.p_value or 0) for other in others)
+        scores = tuple(result.score for result in (first, *others))
+        comparisons.append(Comparison(name, scores, (None, *p_values), signature=str(signature)))
     return comparisons

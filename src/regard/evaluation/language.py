@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from regard.codecs.gpt2 import LosslessTokenizer
 from regard.data.batches import IGNORED, Indices
@@ -18,6 +20,7 @@ from regard.data.completion import WindowBatch, pieces, tokenized
 from regard.errors import RegardError
 
 BATCH_TOKENS = 4096
+BLOCK = 1000  # bytes; about a paragraph
 MAX_LOSS = 700.0  # exp overflows slightly above this
 
 
@@ -40,25 +43,53 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < MAX_LOSS else math.inf
 
 
-def score(
-    loss: Callable[[WindowBatch], float], tokenizer: LosslessTokenizer, text: str, context: int | None
-) -> LanguageScores:
-    """Scores every token once; the first one is predicted from the begin token.
+@dataclass(frozen=True)
+class TokenLosses:
+    """The loss of each token of a text."""
+
+    losses: npt.NDArray[np.float64]
+    """−ln p of each token."""
+    sizes: npt.NDArray[np.int64]
+    """The number of bytes of each token."""
+    bytes: int
+
+    def scores(self) -> LanguageScores:
+        """The scores of the whole text."""
+        total, count = float(self.losses.sum()), len(self.losses)
+        return LanguageScores(
+            total / count, perplexity(total / count), total / math.log(2) / self.bytes, count, self.bytes
+        )
+
+    def blocks(self, size: int = BLOCK) -> npt.NDArray[np.float64]:
+        """Loss and bytes of each block of `size` bytes; a token belongs to the block of its first byte.
+
+        So models with different tokenizers can be compared block by block.
+        """
+        block = (np.cumsum(self.sizes) - self.sizes) // size
+        count = -(-self.bytes // size)
+        return np.stack([np.bincount(block, x, count) for x in (self.losses, self.sizes)], axis=1)
+
+
+def token_losses(
+    losses: Callable[[WindowBatch], Tensor], tokenizer: LosslessTokenizer, text: str, context: int | None
+) -> TokenLosses:
+    """The loss of every token, computed once; the first one is predicted from the begin token.
 
     Windows overlap by half, so every token is predicted from at least half a context, or from all of the text so far.
     A model without a maximum length reads the whole text at once.
 
     Args:
-        loss: computes the summed loss of a batch.
+        losses: computes the loss of each target of a batch, in order.
         context: maximum number of tokens in a window; None for no maximum.
     """
     tokens = np.fromiter(chain.from_iterable(tokenized(pieces(io.StringIO(text)), tokenizer)), np.int64)
     if not len(tokens):
         raise RegardError("the text is empty, so there is nothing to evaluate; give at least one character")
-    # the sum of a batch is a Python float, which is float64
-    total = sum(loss(batch) for batch in overlapping(np.concatenate([[tokenizer.begin], tokens]), context))
-    mean, size = total / len(tokens), len(text.encode())
-    return LanguageScores(mean, perplexity(mean), total / math.log(2) / size, len(tokens), size)
+    batches = overlapping(np.concatenate([[tokenizer.begin], tokens]), context)
+    found = np.concatenate([losses(batch).double().cpu().numpy() for batch in batches])
+    used, which = np.unique(tokens, return_inverse=True)
+    sizes = np.array([len(tokenizer.raw([token])) for token in used.tolist()])
+    return TokenLosses(found, sizes[which], len(text.encode()))
 
 
 def overlapping(tokens: Indices, context: int | None) -> Iterator[WindowBatch]:

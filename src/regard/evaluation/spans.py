@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypedDict
 
+import numpy as np
+import numpy.typing as npt
+
 from regard.data.iob import OUTSIDE, to_iob2
 from regard.evaluation.tagging import TagScore, check
 
@@ -40,6 +43,17 @@ def spans(tags: Sequence[str]) -> Iterator[Span]:
         if not inside:
             begin = at
         last = tag
+
+
+def counts(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+    """For each sentence, the number of correct, predicted and gold spans, and of correct and all words."""
+    check(gold, predicted)
+    found = []
+    for right, guess in zip(gold, predicted, strict=True):
+        one, other = set(spans(right)), set(spans(guess))
+        same = sum(a == b for a, b in zip(right, guess, strict=True))
+        found.append([len(one & other), len(other), len(one), same, len(right)])
+    return np.array(found)
 
 
 def scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScores:

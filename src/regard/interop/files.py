@@ -1,6 +1,7 @@
 """Reads, checks and writes the files of Hugging Face folders, for all kinds of models."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from regard.errors import RegardError
 from regard.folders import read_tensors
 
 WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin"
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+"""The name of a model on the Hugging Face Hub, such as `gpt2` or `Helsinki-NLP/opus-mt-en-de`."""
 MIN_USED_ROWS = 0.5  # minimum fraction of an embedding's rows that have a token; some vocabularies are rounded up
 # our activations by Hugging Face's names; of several names, the last is the one that all versions know
 ACTIVATIONS = {

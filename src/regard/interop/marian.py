@@ -20,7 +20,7 @@ from regard.codecs.subword import BEGIN, END, FOREIGN, PAD_ID, SubwordTokenizer
 from regard.errors import RegardError
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
-from regard.interop.files import read_json, write_json
+from regard.interop.files import ACTIVATIONS, read_json, write_json
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 
@@ -48,7 +48,6 @@ OPTIONAL = {  # second names of an embedding, and positions, which we compute
     "model.shared.weight",
     *(f"model.{half}.embed_{what}.weight" for half in ("encoder", "decoder") for what in ("tokens", "positions")),
 }
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 
 
 def names(config: TransformerConfig) -> dict[str, str]:
@@ -110,6 +109,7 @@ def read_config(theirs: Mapping[str, Any], order: "TokenOrder") -> TransformerCo
 
 def write_config(config: TransformerConfig) -> dict[str, Any]:
     """Marian's config.json for our config."""
+    activations = {mine: theirs for theirs, mine in ACTIVATIONS.items()}
     return {
         "architectures": ["MarianMTModel"],
         "model_type": MODEL_TYPE,
@@ -124,7 +124,7 @@ def write_config(config: TransformerConfig) -> dict[str, Any]:
         "decoder_attention_heads": config.heads,
         "encoder_ffn_dim": config.ff_width,
         "decoder_ffn_dim": config.ff_width,
-        "activation_function": config.activation,
+        "activation_function": activations[config.activation],
         "dropout": config.dropout,
         "max_position_embeddings": config.context,
         "scale_embedding": True,
@@ -271,7 +271,10 @@ def write(
     ]
     if differing:
         remedy = " ".join(f"model.{name}={value}" for name, value in wanted.items())
-        raise RegardError(f"Marian does not support {', '.join(differing)}; to convert a model, train it with {remedy}")
+        raise RegardError(
+            f"Marian does not support {', '.join(differing)}; to convert a model, train it with {remedy}, as in the "
+            f"recipe translate/marian"
+        )
     bias = weights.get("output_bias", torch.zeros(config.vocab_size))
     tensors = {"output_bias": bias[None], **{name: t for name, t in weights.items() if name != "output_bias"}}
     write_tensors(folder / "model.safetensors", {name: tensors[mine].clone() for name, mine in names(config).items()})
@@ -303,7 +306,8 @@ def _write_tokenizers(folder: Path, source: SubwordTokenizer, target: SubwordTok
         return
     if source is not target:
         raise RegardError(
-            "Hugging Face has no tokenizer for two byte-level vocabularies; train with tokenizer.joint=true"
+            "Hugging Face has no tokenizer for two byte-level vocabularies; a model trained with tokenizer.joint=true "
+            "can be converted, such as one of the recipe translate/marian"
         )
     engine = Engine.from_str(source.to_json())
     engine.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", END)])

@@ -8,6 +8,8 @@ from regard.errors import RegardError
 FOLDER = Path(__file__).parent
 RUN_RECIPE = "recipe.toml"
 """The file in a run's folder that holds its recipe."""
+REQUIRED = "REQUIRED, such as "
+"""How a bundled recipe writes a path that only the user knows; an example follows."""
 
 
 def bundled() -> dict[str, Path]:

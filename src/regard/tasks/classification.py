@@ -19,6 +19,7 @@ from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfi
 from regard.data.tables import Example, read_table
 from regard.errors import RegardError
 from regard.evaluation import glue
+from regard.evaluation.comparison import Examples, percent, rows
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.trace import Inputs, Trace
 from regard.models.heads import ClassificationHead, RegressionHead
@@ -172,7 +173,11 @@ class Classifier(Embedder):
         lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
         lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and truncated" if truncated else ""))
         return Evaluation(
-            {**found, "texts": len(texts), "truncated": truncated}, lines, [str(value) for value in answer], warnings
+            {**found, "texts": len(texts), "truncated": truncated},
+            lines,
+            [str(value) for value in answer],
+            warnings,
+            Examples(rows(answer), lambda answer: percent(glue.scores(question, answer, gold))),  # type: ignore[arg-type]
         )
 
     def _task_and_examples(
@@ -210,7 +215,7 @@ class ClassificationTask(Task):
     """Texts with labels or numbers; cross-entropy or squared error; the metrics of the task."""
 
     name = "classification"
-    verbs = ("classify", "embed", "evaluate", "look", "explore")
+    verbs = ("classify", "embed", "evaluate", "compare", "look", "explore")
     data = (GlueConfig, TableConfig)
 
     def __init__(self, setup: Setup) -> None:

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from regard.blocks.loss import linear_cross_entropy
+from regard.blocks.loss import ROWS, linear_cross_entropy
 from regard.codecs.gpt2 import LosslessTokenizer
 from regard.codecs.interface import CodecExamples
 from regard.data.batches import IGNORED
@@ -27,7 +28,7 @@ from regard.decoding.sampling import SampledToken, Sampling
 from regard.decoding.sliding import Sliding
 from regard.decoding.stops import before_stop, partial_stop_length, stop_bytes
 from regard.errors import RegardError
-from regard.evaluation.language import LanguageScores, perplexity, score
+from regard.evaluation.language import LanguageScores, TokenLosses, perplexity, token_losses
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.trace import Inputs, PartialOutput, Stream, Trace, by_role
 from regard.explain.view import Viewable
@@ -232,14 +233,23 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         score = sum(scores) / len(scores) ** length_penalty
         return Completion(text, tokens, pieces, scores, score, finish_reason, seed)
 
-    @torch.no_grad()
     def measure(self, text: str) -> LanguageScores:
         """Loss, perplexity and bits per byte of a text."""
+        return self.losses(text).scores()
 
-        def summed(batch: WindowBatch) -> float:
-            return float(loss(self.model, batch.to(self.device))[1])
+    @torch.no_grad()
+    def losses(self, text: str) -> TokenLosses:
+        """The loss of each token of a text."""
+        return token_losses(self._losses, self.tokenizer, text, self.model.limit)
 
-        return score(summed, self.tokenizer, text, self.model.limit)
+    def _losses(self, batch: WindowBatch) -> Tensor:
+        """The loss of each target of a batch."""
+        batch = batch.to(self.device)
+        is_target_BT = batch.next_BT != IGNORED
+        x_ND, next_N = self.model.hidden(*batch.inputs)[is_target_BT], batch.next_BT[is_target_BT]
+        parts = zip(x_ND.split(ROWS), next_N.split(ROWS), strict=True)
+        weight_VD, bias_V = self.model.output_parameters()
+        return torch.cat([F.cross_entropy(F.linear(x, weight_VD, bias_V), y, reduction="none") for x, y in parts])
 
     # the interface for traces
 
@@ -326,7 +336,7 @@ class CompletionTask(Task):
     """Plain text; the loss of the next token; perplexity and bits per byte."""
 
     name = "completion"
-    verbs = ("complete", "evaluate", "look", "explore")
+    verbs = ("complete", "evaluate", "compare", "look", "explore")
     data = (TextConfig,)
 
     def __init__(self, setup: Setup) -> None:

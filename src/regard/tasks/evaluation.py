@@ -1,12 +1,14 @@
 """The evaluation of a loaded model: the files it needs, its settings and its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from regard.config import Config, override, parse
 from regard.errors import RegardError
+from regard.evaluation import comparison
+from regard.evaluation.comparison import Comparison
 
 S = TypeVar("S", bound=Config)
 
@@ -23,6 +25,8 @@ class Evaluation:
     """One per line, in the order of the test set; None if the model has no predictions to write."""
     warnings: Sequence[str] = ()
     """Problems in the files that did not stop the evaluation."""
+    examples: Any = None
+    """What `EvaluatedWith.compare` takes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class EvaluatedWith(Generic[S]):
     files: tuple[str, ...]
     """The roles of the files in the test set; all are required."""
     settings: type[S]
+    compare: Callable[[Sequence[Any], int], list[Comparison]] = comparison.compare
+    """Tests the differences between the `examples` of several models, with this number of samples."""
 
     def paths(self, files: Mapping[str, Path]) -> list[Path]:
         """The files in the order of their roles; `RegardError` if one is missing or superfluous."""

@@ -173,7 +173,7 @@ class TaggingTask(Task):
     """Sentences of tagged words, read as subwords; cross-entropy; accuracy and F1, or F1 of spans."""
 
     name = "tagging"
-    verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate", "look", "explore")
+    verbs: ClassVar[tuple[str, ...]] = ("tag", "embed", "evaluate", "compare", "look", "explore")
     data = (ConlluConfig, IobConfig)
     curves: Sequence[Curve] = (Curve(score="valid_accuracy", label="accuracy"),)
     examples: ClassVar[Any] = TaggedPieces
@@ -258,7 +258,7 @@ class WordTaggingTask(TaggingTask):
     """Tagging of whole words, for a recurrent tagger."""
 
     name = "word_tagging"
-    verbs: ClassVar = ("tag", "evaluate")
+    verbs: ClassVar = ("tag", "evaluate", "compare")
     unknown: ClassVar = {"labels": ["", "_"]}
     examples = TaggedWords
 

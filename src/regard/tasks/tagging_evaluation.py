@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from regard.config import Config, Problem
@@ -13,6 +16,7 @@ from regard.data.conllu import COLUMN_INDEX, Column, Sentence
 from regard.data.conllu import sentences as read_conllu
 from regard.errors import RegardError
 from regard.evaluation import spans, tagging
+from regard.evaluation.comparison import Examples, percent, rows
 from regard.evaluation.tagging import TagScore
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
 
@@ -74,23 +78,38 @@ class EvaluatesTags:
         predicted = [[tag or "?" for tag in tags] for tags in found]
         gold, written = [sentence.tags for sentence in tests], [" ".join(tags) for tags in predicted]
         if iob.has_spans(self.labels):
-            return _of_spans(spans.scores(gold, predicted), written)
-        return _of_tags(tagging.scores(gold, predicted), written)
+            counts = Examples(spans.counts(gold, predicted), _span_metrics)
+            return _of_spans(spans.scores(gold, predicted), written, counts)
+        return _of_tags(
+            tagging.scores(gold, predicted), written, Examples(rows(predicted), partial(_tag_metrics, gold))
+        )
 
 
-def _of_tags(found: tagging.TaggingScores, predicted: Sequence[str]) -> Evaluation:
+def _tag_metrics(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The scores of sentences that are compared between models."""
+    found = tagging.scores(gold, predicted)
+    return percent({"accuracy": found["accuracy"], "macro F1": found["macro_f1"]})
+
+
+def _span_metrics(counts: npt.NDArray[np.int64]) -> dict[str, float]:
+    """The scores of sentences that are compared between models."""
+    hits, given, wanted, correct, words = counts.sum(axis=0).tolist()
+    return percent({"F1": TagScore.of(hits, given, wanted).f1, "accuracy": correct / words})
+
+
+def _of_tags(found: tagging.TaggingScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
     lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
     lines += _table("tag", "words", found["tags"])
     tags = {tag: asdict(score) for tag, score in found["tags"].items()}
-    return Evaluation({**found, "tags": tags}, lines, predicted)
+    return Evaluation({**found, "tags": tags}, lines, predicted, examples=examples)
 
 
-def _of_spans(found: spans.SpanScores, predicted: Sequence[str]) -> Evaluation:
+def _of_spans(found: spans.SpanScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
     names = {"f1": "F1", "precision": "precision", "recall": "recall"}
     lines = [f"{title:<10}{100 * found[name]:6.2f}   of exact spans" for name, title in names.items()]  # type: ignore[literal-required]
     lines += [f"accuracy  {100 * found['accuracy']:6.2f}   of words", "", *_table("type", "spans", found["types"])]
     types = {name: asdict(score) for name, score in found["types"].items()}
-    return Evaluation({**found, "types": types}, lines, predicted)
+    return Evaluation({**found, "types": types}, lines, predicted, examples=examples)
 
 
 def _table(name: str, unit: str, scores: Mapping[str, TagScore]) -> list[str]:

@@ -32,7 +32,7 @@ class EvaluatesTranslations:
     """A translator that can be evaluated."""
 
     translate: Any
-    evaluated_with: ClassVar = EvaluatedWith("a translator", ("source", "reference"), TranslationSettings)
+    evaluated_with: ClassVar = EvaluatedWith("a translator", ("source", "reference"), TranslationSettings, bleu.compare)
 
     def evaluate(self, files: Mapping[str, Path], settings: TranslationSettings) -> Evaluation:
         """The scores of the best translation of each line of `source` against that line of `reference`."""
@@ -40,10 +40,15 @@ class EvaluatesTranslations:
         texts = [text for text, _ in tests]
         found = self.translate(texts, beam=settings.beam, length_penalty=settings.length_penalty, scores=False)
         best = [translations[0].text for translations in found]
-        scores = bleu.score(best, [text for _, text in tests], lowercase=settings.lowercase)
+        references = [text for _, text in tests]
+        scores = bleu.score(best, references, lowercase=settings.lowercase)
         lines = [
             f"BLEU   {scores.bleu:5.1f}   {scores.bleu_signature}",
             f"chrF   {scores.chrf:5.1f}   {scores.chrf_signature}",
             f"exact  {scores.exact:5.1f}   of {scores.sentences:,} sentences",
         ]
-        return Evaluation(dataclasses.asdict(scores), lines, [one_line(text) for text in best])
+        predictions, translated = (
+            [one_line(text) for text in best],
+            bleu.Translated(best, references, settings.lowercase),
+        )
+        return Evaluation(dataclasses.asdict(scores), lines, predictions, examples=translated)

@@ -137,3 +137,9 @@ def named(sections: list[str]) -> Iterator[tuple[str, str]]:
     for section in sections:
         name, _, text = section.partition("\n")
         yield name.strip(), text
+
+
+def test_the_readme_installs_every_user_extra() -> None:
+    commands = re.findall(r"pip install [^`\n]*", (ROOT / "README.md").read_text("utf-8"))
+    assert commands
+    assert all("'.[all]'" in command for command in commands)

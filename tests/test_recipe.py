@@ -159,3 +159,24 @@ def test_a_missing_file_is_asked_for_by_its_key(tmp_path: Path, monkeypatch) -> 
     assert not list(tmp_path.iterdir())
     recipe = read("translate/transformer", ['data.train=["a.tsv", {path="b.en", target="b.de"}]'])
     assert [part.path for part in job(recipe).data.train] == ["a.tsv", "b.en"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate/transformer", "data.train=x.tsv"], "data.train = 'x.tsv': no such file"),
+        (["translate/transformer", "data.train=own.tsv", "data.valid=x.tsv"], "data.valid = 'x.tsv': no such file"),
+        (["translate/rnn", 'data.train=["own.tsv", "x.tsv"]'], "data.train = 'x.tsv': no such file"),
+        (["bert/classify", "data.train=x.tsv"], "data.train = 'x.tsv': no such file"),
+        (["tag/rnn", "data.train=own.tsv", "data.valid=x.conllu"], "data.valid = 'x.conllu': no such file"),
+        (["gpt2/characters", "data.text=x.txt"], "data.text = 'x.txt': no such file"),
+        (["bert/pretrain", "data.text=books/*.txt"], "data.text = 'books/*.txt': no such file"),
+        (["bert/glue", "data.folder=x"], "data.folder = 'x': no train file of sst2; looked for x/SST-2/train.tsv"),
+    ],
+)
+def test_an_error_about_a_file_names_its_key(tmp_path: Path, monkeypatch, arguments, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.tsv").write_text("one\tuno\n" * 30)
+    for verb in (["train"], ["plan", "--probe", "0"]):
+        with pytest.raises(RegardError, match=f"^{re.escape(message)}"):
+            run(*verb, *arguments)

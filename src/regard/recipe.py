@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from regard.tasks.pipeline import Pipeline
 from regard.training.config import TrainConfig
 from regard.training.loop import Training
 from regard.training.report import Report
-from regard.training.setup import InitialModel, Job
+from regard.training.setup import InitialModel, Job, Setup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +252,18 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(inner)
 
 
+def _prepared(task: Callable[[Setup], Any], data: Config, setup: Setup) -> Any:
+    """The task of a recipe; an error about a file that a key of the recipe names also names the key."""
+    try:
+        return task(setup)
+    except RegardError as error:
+        for key, value in json.loads(data.to_json()).items():
+            for name in _strings(value):
+                if str(error).startswith(f"{name}: "):
+                    raise RegardError(f"data.{key} = {name!r}{str(error).removeprefix(name)}") from None
+        raise
+
+
 def job(recipe: Any) -> Job:
     """A recipe as a job for the training engine."""
     _expect_paths(recipe.data)
@@ -272,7 +284,7 @@ def job(recipe: Any) -> Job:
         data=recipe.data,
         model=recipe.model,
         codecs={role: recipe.codecs[configs[0].codec.slot] for role, configs in each.codecs.items()},
-        prepare=task,
+        prepare=partial(_prepared, task, recipe.data),
         start=start,
     )
 

@@ -259,7 +259,7 @@ def test_files_are_found_plain_or_gzipped(tmp_path: Path) -> None:
     plain = written(tmp_path / "SST-2" / "dev.tsv", "")
     assert find(tmp_path, TASKS["sst2"], "dev") == plain
     with pytest.raises(
-        ValueError, match=r"sst2: no test file found; looked for .*SST-2/test\.tsv, .*SST-2/test\.tsv\.gz"
+        ValueError, match=r": no test file of sst2; looked for .*SST-2/test\.tsv, .*SST-2/test\.tsv\.gz"
     ):
         find(tmp_path, TASKS["sst2"], "test")
 

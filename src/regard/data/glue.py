@@ -177,7 +177,7 @@ def find(folder: Path, task: GlueTask, split: str) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise RegardError(f"{task.name}: no {split} file found; looked for {', '.join(map(str, places))}")
+    raise RegardError(f"{folder}: no {split} file of {task.name}; looked for {', '.join(map(str, places))}")
 
 
 def read(

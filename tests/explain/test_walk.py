@@ -4,14 +4,17 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import gelu
 
 import regard
 from helpers import assert_same, randomise
 from regard.blocks.capture import capture
 from regard.explain.trace import Trace, looks
-from regard.explain.walk import parts, walk
+from regard.explain.walk import OUTPUT, output_part, parts, top_outputs, walk
+from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from repeating import TwoCores, looped
 from repeating import read as read_one
+from texts import encoder
 from traces import MODELS, read
 
 
@@ -73,6 +76,61 @@ def test_each_step_follows_from_the_one_before() -> None:
     before = [step.values for step in walk(trace, "decoder.layers.1", 2) if step.name == "add"][1]
     assert_same(steps["add"], before + steps["feed-forward"])
     assert_same(steps["norm"], layer.feedforward_residual.norm(before[None, None])[0, 0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_output_follows_from_the_last_hidden_state(name) -> None:
+    trace = read(name)
+    *_, last = (part for part in parts(trace.model) if part.stream == "target")
+    assert output_part(trace).stream == "target"
+    weight_VD, bias_V = trace.model.output_parameters()
+    for token in range(4):
+        hidden_D = walk(trace, last.path, token)[-1].values
+        *before, logits, softmax = walk(trace, OUTPUT, token)
+        assert [step.name for step in before] == (["tanh"] if name.startswith("rnn") else [])
+        hidden_D = hidden_D.tanh() if before else hidden_D
+        assert_same(logits.values, weight_VD @ hidden_D + (0 if bias_V is None else bias_V))
+        assert torch.equal(logits.values, trace.run()[0, token])
+        assert_same(softmax.values, logits.values.softmax(0))
+        assert logits.shape == softmax.shape == "4 × 9"
+
+
+HEADS = {
+    "words": (PretrainingHead(), ["head", "norm", "logits", "softmax"]),
+    "classification": (ClassificationHead(labels=("bad", "good")), ["pooled", "logits", "softmax"]),
+    "regression": (RegressionHead(), ["pooled", "logits"]),
+    "tagging": (TaggingHead(labels=("N", "V", "X")), ["logits", "softmax"]),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_output_of_an_encoder_goes_through_its_head(name) -> None:
+    head, names = HEADS[name]
+    trace = encoder(head).trace("the [MASK] dog ran")
+    token = 0 if names[0] == "pooled" else 2
+    steps = {step.name: step.values for step in walk(trace, OUTPUT, token)}
+    assert list(steps) == names
+    model, hidden_D = trace.model, walk(trace, "layers.1", token)[-1].values
+    if "head" in steps:
+        assert_same(steps["head"], gelu(model.head.dense(hidden_D)))
+        assert_same(steps["norm"], model.head.norm(steps["head"][None, None])[0, 0])
+        assert_same(steps["logits"], model.tokens.weight @ steps["norm"] + model.head.bias)
+    else:
+        pooled_D = steps.get("pooled", hidden_D)
+        assert_same(steps["logits"], model.head[1](pooled_D))
+    if "pooled" in steps:
+        assert_same(steps["pooled"], torch.tanh(nn.functional.linear(hidden_D, model.pooler.weight, model.pooler.bias)))
+    assert torch.equal(steps["logits"], trace.run()[0, token])
+    if "softmax" in steps:
+        best = top_outputs(walk(trace, OUTPUT, token)[-1], 1)
+        assert best == [int(trace.run()[0, token].argmax())]
+
+
+def test_an_encoder_without_a_head_has_no_output() -> None:
+    trace = encoder(NoHead()).trace("the dog")
+    assert output_part(trace) is None
+    with pytest.raises(ValueError, match="no part 'output'; this model has 'tokens'"):
+        walk(trace, OUTPUT, 0)
 
 
 def test_the_mask_hides_the_future_and_softmax_gives_it_zero_weight() -> None:

@@ -141,7 +141,7 @@ def test_dropout_applies_only_in_training_and_every_parameter_gets_a_gradient() 
 def test_the_tagger_is_observable_and_has_no_maximum_length() -> None:
     model = make()
     assert isinstance(model, Observable)
-    assert [part.path for part in parts(model)] == [*(f"embeddings.{i}" for i in range(3)), "encoder", "output"]
+    assert [part.path for part in parts(model)] == [*(f"embeddings.{i}" for i in range(3)), "encoder"]
     assert model.limit is None
     assert model(random_features([2000])).shape == (1, 2000, 4)
 

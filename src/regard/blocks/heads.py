@@ -4,10 +4,11 @@
     linear  logits = W x + b,  x being each token's hidden state or the pooled one
     pooled  = f(W x_[CLS] + b),  f being tanh in BERT
 
-All heads share the method `answer(x, tokens)`; only the word head uses the token embedding.
+All heads share the methods `answer(x, tokens)`, in which only the word head uses the token embedding, and
+`answer_operations(call)`, which reports its operations in one call of the model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.feedforward import ACTIVATIONS, Activation
 from regard.blocks.norms import LayerNorm
+from regard.blocks.operations import OUTPUTS, Call, Operation
 
 
 class Pooler(nn.Linear):
@@ -28,6 +30,10 @@ class Pooler(nn.Linear):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """One vector per text, as a sequence of length 1."""
         return self.activation(super().forward(x_BTD[:, :1]))
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The pooled vector."""
+        yield Operation("pooled", "f(W x_[CLS] + b)", call.output, (Pooler.forward, "self.activation("))
 
 
 class WordHead(nn.Module):
@@ -52,6 +58,17 @@ class WordHead(nn.Module):
         """The logits over the vocabulary."""
         return tokens.logits(self(x_BTD)) + self.bias
 
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The linear layer with its activation, and the norm."""
+        x_BTD = self.activation(call.of(self.dense).output)
+        yield Operation("head", "f(W x + b)", x_BTD, (WordHead.forward, "self.dense("))
+        yield from call.tell(self.norm)
+
+    def answer_operations(self, call: Call) -> Iterator[Operation]:
+        """The vector of a word, and its dot product with each row of the token embedding."""
+        yield from call.tell(self)
+        yield Operation("logits", "z = E x + c", call.output, (WordHead.answer, "tokens.logits("), OUTPUTS)
+
 
 class LinearHead(nn.Sequential):
     """Dropout and a linear layer, on each token's hidden state or on the pooled one."""
@@ -62,3 +79,7 @@ class LinearHead(nn.Sequential):
     def answer(self, x_BTD: Tensor, _tokens: TokenEmbedding) -> Tensor:
         """The logits of all outputs."""
         return self(x_BTD)
+
+    def answer_operations(self, call: Call) -> Iterator[Operation]:
+        """The linear layer."""
+        yield Operation("logits", "z = W x + b", call.output, (LinearHead.answer, "return self(x_BTD)"), OUTPUTS)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-FEATURES, KEYS, ROWS = ("features",), ("keys",), ("keys", "features")
+FEATURES, KEYS, ROWS, OUTPUTS = ("features",), ("keys",), ("keys", "features"), ("outputs",)
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,12 @@ class Operation:
     equation: str
     result: Tensor
     """(batch, tokens, features); per head (batch, heads, tokens, features or keys); or per head and key (batch, heads,
-    keys, features)."""
+    keys, features). Logits: (batch, tokens, outputs)."""
     where: tuple[Callable[..., Any], str] | None
     """The function that computes it, and a text that occurs only in the line concerned."""
     axes: tuple[str, ...] = FEATURES
-    """The axes of the result for one token of one head: a number per feature or key, or a row per key."""
+    """The axes of the result for one token of one head: a number per feature, key or possible output, or a row per
+    key."""
 
 
 class Call(Protocol):

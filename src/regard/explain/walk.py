@@ -3,6 +3,9 @@
 Hooks record the inputs and outputs of the blocks during a normal forward pass. Each block then describes its
 operations (see `blocks/operations.py`), in the order in which the blocks finished. This works for any model whose
 blocks have `operations`. What a fused kernel does not expose (dot products, softmax) is recomputed from its inputs.
+
+The last part, `OUTPUT`, leads from the last hidden state to the prediction: logits, softmax, and the most probable
+outputs. The model itself describes it.
 """
 
 import inspect
@@ -16,11 +19,13 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from regard.blocks.attend import AttentionCore
-from regard.blocks.operations import ROWS, Operation
+from regard.blocks.operations import OUTPUTS, ROWS, Operation
 from regard.blocks.repeated import Hooks, by_depth
 from regard.errors import RegardError
 from regard.explain.trace import Trace
-from regard.models.interface import Observable
+from regard.models.interface import Observable, Predicting
+
+OUTPUT = "output"  # the path of the last part
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,9 @@ class Step:
     name: str
     equation: str
     values: Tensor
-    """One number per feature or per key, or a row of features per key; NaN: masked."""
+    """One number per feature, per key or per possible output, or a row of features per key; NaN: masked."""
     axes: tuple[str, ...]
-    """The names of the dimensions of `values`: "features", "keys"."""
+    """The names of the dimensions of `values`: "features", "keys", "outputs"."""
     shape: str
     """The shape of the whole tensor, for all tokens and heads."""
     code: Code | None
@@ -71,6 +76,19 @@ def parts(model: nn.Module) -> list[ModelPart]:
         result.append(ModelPart(name, streams[path], type(module).__name__, seen[module, depth]))
         seen[module, depth] += 1
     return result
+
+
+def output_part(trace: Trace) -> ModelPart | None:
+    """The last part, from the last hidden states to the prediction; None if the model predicts nothing."""
+    model: nn.Module = trace.model
+    if not trace.target.tokens or not isinstance(model, Predicting):
+        return None
+    return ModelPart(OUTPUT, trace.output_stream, type(model).__name__, 0)
+
+
+def top_outputs(step: Step, count: int = 5) -> list[int]:
+    """The outputs (tokens or labels) with the largest values in a step of the part `OUTPUT`, best first."""
+    return step.values.topk(min(count, len(step.values))).indices.tolist()
 
 
 def _expanded(model: nn.Module, pattern: str) -> list[str]:
@@ -122,18 +140,19 @@ def walk(trace: Trace, path: str, token: int, head: int = 0) -> list[Step]:
     """The steps of one token through one part of the model, for one attention head.
 
     Args:
-        path: the path of a part, as in `parts`.
+        path: the path of a part, as in `parts`, or `OUTPUT`.
         token: the index of a token in the part's stream, from 0.
         head: the index of a head, from 0; attention layers with fewer heads have no steps for it.
     """
-    part = next((part for part in parts(trace.model) if part.path == path), None)
-    if part is None:
-        known = ", ".join(repr(part.path) for part in parts(trace.model))
-        raise RegardError(f"no part {path!r}; this model has {known}")
+    last = output_part(trace)
+    known = {part.path: part for part in (*parts(trace.model), *([] if last is None else [last]))}
+    if path not in known:
+        raise RegardError(f"no part {path!r}; this model has {', '.join(map(repr, known))}")
+    part = known[path]
     length = len(trace.streams[part.stream].tokens)
     if not 0 <= token < length:
         raise RegardError(f"token {token} is out of range; the stream has {length} tokens, counted from 0")
-    root = trace.model.get_submodule(path.partition("@")[0])
+    root = trace.model if part is last else trace.model.get_submodule(path.partition("@")[0])
     heads = max((module.heads for module in root.modules() if isinstance(module, AttentionCore)), default=head + 1)
     if not 0 <= head < heads:
         raise RegardError(f"head {head} is out of range; there are {heads} heads, counted from 0")
@@ -141,7 +160,7 @@ def walk(trace: Trace, path: str, token: int, head: int = 0) -> list[Step]:
     at = token if getattr(root, "takes_one_token", False) else 0
     if at >= len(runs):
         raise RegardError(f"{path!r} did not run; this model may stop at an earlier layer")
-    operations = _operations(runs[at])
+    operations = _output_operations(runs[at]) if part is last else _operations(runs[at])
     assert operations, f"{path!r} has no steps: neither {type(root).__name__} nor its submodules have `operations`"
     return [_step(operation, token, head) for operation in operations if _has_head(operation, head)]
 
@@ -175,6 +194,16 @@ def _operations(root: _Call) -> list[Operation]:
         if hasattr(call.module, "operations") and not call.is_described:
             operations[call] = list(call.module.operations(call))
     return [operation for call in order for operation in operations.get(call, ())]
+
+
+def _output_operations(model: _Call) -> list[Operation]:
+    """The operations of the model itself, then the softmax; a single number, as in regression, has none."""
+    *before, logits = model.module.operations(model)
+    if logits.result.size(-1) == 1:
+        return [*before, logits]
+    equation, where = "p_i = exp(z_i) / Σ_j exp(z_j)", (Trace.token_probabilities, "log_softmax(")
+    softmax = Operation("softmax", equation, logits.result.log_softmax(-1).exp(), where, OUTPUTS)
+    return [*before, logits, softmax]
 
 
 def _has_head(operation: Operation, head: int) -> bool:

@@ -16,7 +16,7 @@ from regard.blocks.attention import CrossAttentionMemory, KeyValue, MultiHeadAtt
 from regard.blocks.convolution import GatedConvolution
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
-from regard.blocks.operations import Call, Operation
+from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Positive, Problem, Rate
 
@@ -109,6 +109,11 @@ class ConvSeq2Seq(nn.Module):
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as if x were the output of the last layer."""
         return self.target_embedding.logits(x_BTD)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The logits."""
+        where = ConvSeq2Seq.answer, "self.target_embedding.logits("
+        yield Operation("logits", "z = E x", call.output, where, OUTPUTS)
 
     def hidden(self, source_BS: Tensor, target_BT: Tensor, is_padding_BS: Tensor | None = None) -> Tensor:
         """Hidden states of the target tokens, from which the next ones are predicted."""

@@ -23,6 +23,7 @@ from regard.blocks.feedforward import Activation
 from regard.blocks.initialization import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
+from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Learned, Positions
 from regard.config import Config, Positive, Problem, Rate
 from regard.models.interface import Stack
@@ -140,6 +141,10 @@ class Gpt2(nn.Module):
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as if x were the output of the last layer."""
         return self.tokens.logits(self.norm(x_BTD))
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The logits."""
+        yield Operation("logits", "z = E x", call.output, (Gpt2.forward, "self.tokens.logits("), OUTPUTS)
 
     @property
     def limit(self) -> int:

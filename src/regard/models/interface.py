@@ -1,11 +1,12 @@
 """Protocols of models: what decoding and the tools for looking inside require."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 from torch import Tensor, nn
 
 from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.operations import Call, Operation
 
 
 @runtime_checkable
@@ -62,6 +63,15 @@ class Answering(Protocol):
 
     def answer(self, x_BTD: Tensor) -> Tensor:
         """Logits as if x were the output of the last of these layers."""
+        ...
+
+
+@runtime_checkable
+class Predicting(Protocol):
+    """A model that reports how it computes its logits, so that walks end with predictions. All models here do."""
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The operations after the last of `parts`, given a call of the model; the last one is its logits."""
         ...
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
+from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.recurrent import AttentiveCell, Cell, CellState, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
 from regard.config import Config, Positive, Problem, Rate
@@ -105,6 +106,12 @@ class RnnSeq2Seq(nn.Module):
         given_BTD = self.dropout(self.target_embedding(target_BT))
         out_BTE, _ = self.decoder.unroll(given_BTD, state)
         return self._read(given_BTD, out_BTE)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The activation after `read`, and the logits."""
+        yield Operation("tanh", "x = tanh(y)", call.of(self.read).output.tanh(), (RnnSeq2Seq._read, ".tanh()"))
+        where = RnnSeq2Seq.forward, "self.target_embedding.logits("
+        yield Operation("logits", "z = E x", call.output, where, OUTPUTS)
 
     @property
     def limit(self) -> None:

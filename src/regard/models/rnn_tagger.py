@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import TokenEmbedding
+from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.recurrent import Cell, RecurrentEncoder
 from regard.blocks.shapes import expect
 from regard.config import Config, Positive, Problem, Rate
@@ -73,7 +74,7 @@ class RnnTagger(nn.Module):
 
     looks: ClassVar[dict[str, tuple[str, str]]] = {}
     """There is no attention: information passes from word to word through the recurrent states."""
-    parts: ClassVar = dict.fromkeys(("embeddings.*", "encoder", "output"), "text")
+    parts: ClassVar = dict.fromkeys(("embeddings.*", "encoder"), "text")
     """The modules that process a word, in order, and the stream they belong to."""
     fresh: ClassVar = ("output.",)
     optional: ClassVar[tuple[str, ...]] = ()
@@ -102,6 +103,10 @@ class RnnTagger(nn.Module):
         vectors = [embedding(x_BT) for embedding, x_BT in zip(self.embeddings, features, strict=True)]
         states_BTD, _ = self.encoder(self.dropout(torch.cat(vectors, dim=2)), is_padding_BT)
         return self.output(self.dropout(states_BTD))
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The logits."""
+        yield Operation("logits", "z = W x + b", call.output, (RnnTagger.forward, "self.output("), OUTPUTS)
 
     @property
     def limit(self) -> None:

@@ -24,6 +24,7 @@ from regard.blocks.heads import Pooler
 from regard.blocks.initialization import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
+from regard.blocks.operations import Call, Operation
 from regard.config import Config, Positive, Problem, Rate
 from regard.models.heads import AnyHead, PretrainingHead
 
@@ -142,6 +143,13 @@ class RoFormer(nn.Module):
         if self.head is None:
             return x_BTD
         return self.head.answer(self.pool(x_BTD) if self.config.head.reads == "pooled" else x_BTD, self.tokens)
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The pooler, if the head reads it, and the head."""
+        if self.head is not None:
+            if self.pooler is not None and self.config.head.reads == "pooled":
+                yield from call.tell(self.pooler)
+            yield from self.head.answer_operations(call)
 
     @property
     def limit(self) -> None:

@@ -20,6 +20,7 @@ from regard.blocks.feedforward import Activation
 from regard.blocks.layers import DecoderLayer, EncoderLayer
 from regard.blocks.linear import Linear
 from regard.blocks.norms import NormKind, Placement, make_norm
+from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Kind, Merge, Positions, make_positions
 from regard.config import Config, Positive, Problem, Rate
 from regard.models.interface import Stack
@@ -176,6 +177,11 @@ class Transformer(nn.Module):
         """The logits over the vocabulary."""
         logits_BTV = self.target_embedding.logits(x_BTD) if self.output is None else self.output(x_BTD)
         return logits_BTV if self.output_bias is None else logits_BTV + self.output_bias
+
+    def operations(self, call: Call) -> Iterator[Operation]:
+        """The logits."""
+        equation = ("z = E x" if self.output is None else "z = W x") + ("" if self.output_bias is None else " + b")
+        yield Operation("logits", equation, call.output, (Transformer.logits, "self.output(x_BTD)"), OUTPUTS)
 
     @property
     def limit(self) -> int | None:

@@ -1,13 +1,19 @@
+from functools import partial
+
 import pytest
 import torch
 
+from completers import completer
 from helpers import assert_same
 from regard.blocks.capture import intervene
 from regard.explain import importance
 from regard.explain.importance import early_answers, head_effects, rollout
+from regard.explain.trace import Trace
 from regard.explain.view import AttentionView
+from regard.models.heads import ClassificationHead, PretrainingHead, TaggingHead
 from repeating import looped
 from repeating import read as read_one
+from texts import TOKENIZER, encoder
 from traces import MODELS, read
 
 
@@ -25,6 +31,68 @@ def test_the_effect_of_a_head_is_that_of_ablating_it(name, logits, monkeypatch) 
                 changed = trace.log_probabilities(trace.run()).sum()
             assert_same(effects[look.path][head].double(), changed - whole, 1e-6)  # kept in float32
     assert_same(trace.log_probabilities(trace.run()).sum(), whole)
+
+
+def log_probability(trace: Trace, places: list[int]) -> float:
+    """The log-probability of the target tokens at these positions, with what is dropped at the moment."""
+    logs_TV = trace.run()[0].log_softmax(-1)
+    return sum(float(logs_TV[place, trace.target.tokens[place]]) for place in places)
+
+
+def effects_by_hand(trace: Trace, places: list[int]) -> dict[str, list[float]]:
+    """The effect of each head on these positions, with one intervention per head."""
+    whole, found = log_probability(trace, places), {}
+    for look in trace.looks:
+        found[look.path] = []
+        for head in range(look.heads):
+            with intervene(trace.model, drop_heads={look.path: [head]}):
+                found[look.path].append(log_probability(trace, places) - whole)
+    return found
+
+
+def masked() -> Trace:
+    return encoder(PretrainingHead()).trace("the [MASK] dog ran to the [MASK]")
+
+
+def tagged() -> Trace:
+    return encoder(TaggingHead(labels=("N", "V", "X"))).trace("the children ran")
+
+
+def continued() -> Trace:
+    return completer("characters").trace("ROMEO:", "\nO")
+
+
+def test_the_output_is_what_the_model_is_used_to_predict() -> None:
+    mask = TOKENIZER.mask
+    assert masked().outputs() == tuple(i for i, x in enumerate(masked().streams["text"].tokens) if x == mask)
+    assert len(masked().outputs()) == 2
+    firsts = [place for place, word in enumerate(tagged().target.layout.words) if word >= 0]
+    assert tagged().outputs() == tuple(firsts)
+    assert 3 == len(firsts) < len(tagged().target.tokens)  # without [CLS], [SEP] and later pieces of words
+    assert continued().outputs() == (5, 6, 7)  # the colon predicts the first character of the continuation
+    assert read("transformer").outputs() == (0, 1, 2, 3)
+    assert encoder(ClassificationHead(labels=("bad", "good"))).trace("good food").outputs() == (0,)
+
+
+@pytest.mark.parametrize("make", [masked, tagged, continued, partial(read, "transformer")])
+def test_the_effect_of_a_head_counts_the_output_only_or_one_chosen_token(make) -> None:
+    trace = make()
+    every = list(range(len(trace.target.tokens)))
+    for token, places in ((None, list(trace.outputs())), (1, [1])):
+        expected = effects_by_hand(trace, places)
+        for path, effects in head_effects(trace, token).items():
+            assert effects.tolist() == pytest.approx(expected[path], rel=1e-5, abs=1e-6)  # kept in float32
+        if places != every:
+            assert expected != effects_by_hand(trace, every)
+
+
+def test_without_an_output_a_token_must_be_chosen() -> None:
+    trace = encoder(PretrainingHead()).trace("the dog ran")
+    with pytest.raises(ValueError, match="there is no output to explain, .* predicts nothing for this input; choose a"):
+        head_effects(trace)
+    assert head_effects(trace, 2)
+    with pytest.raises(ValueError, match="token 9 is out of range; the output has 5 tokens"):
+        head_effects(trace, 9)
 
 
 def test_rollout_goes_through_all_layers() -> None:

@@ -1,6 +1,7 @@
 """A weight is not yet a cause: head ablation, attention rollout, and the logit lens.
 
-effect of a head   log p(output) with the head ablated, minus log p(output) of the full model
+effect of a head   log p(output) with the head ablated, minus log p(output) of the full model; the output is what the
+                   model is used to predict (masked tokens, a continuation, ...), or one chosen token
 rollout            R_l = (A_l + I)/2 · R_(l−1): attention through all layers, residuals included
                    (Abnar and Zuidema 2020), A being the mean over heads
 early answers      the output layer applied to the hidden states after each layer (the "logit lens")
@@ -15,14 +16,25 @@ from torch import Tensor, nn
 
 from regard.blocks.capture import drop_one_head_each
 from regard.blocks.repeated import Hooks, by_depth, repeated
+from regard.errors import RegardError
 from regard.explain.trace import Trace, mean
 from regard.models.interface import Answering
 
 MAX_LOGITS = 2**26  # in one forward pass; 256 MB in float32
 
 
-def head_effects(trace: Trace) -> dict[str, Tensor]:
-    """For each attention layer, the change in the output's log-probability when each of its heads is ablated."""
+def head_effects(trace: Trace, token: int | None = None) -> dict[str, Tensor]:
+    """For each attention layer, the change in the output's log-probability when each of its heads is ablated.
+
+    Args:
+        token: the position of one target token, from 0; default: all that are predictions (see `Trace.outputs`).
+    """
+    outputs = list(trace.outputs(token))
+    if not outputs:
+        raise RegardError(
+            "there is no output to explain, because this model predicts nothing for this input; choose a token "
+            "(a masked language model predicts masked tokens only)"
+        )
     heads = [(look.path, head) for look in trace.looks for head in range(look.heads)]
     if not heads:
         return {}
@@ -34,7 +46,8 @@ def head_effects(trace: Trace) -> dict[str, Tensor]:
     for start in range(0, len(heads), batch_size):
         chosen = heads[start : start + batch_size]
         with drop_one_head_each(trace.model, chosen):
-            sums_B = _target_log_probability(trace, trace.run(len(chosen) + 1)).sum(1)  # the last copy keeps all heads
+            logs_BT = _target_log_probability(trace, trace.run(len(chosen) + 1))
+        sums_B = logs_BT[:, outputs].sum(1)  # the last copy keeps all heads
         changes.append(sums_B[:-1] - sums_B[-1])
     effects = iter(torch.cat(changes).tolist())
     return {look.path: torch.tensor([next(effects) for _ in range(look.heads)]) for look in trace.looks}

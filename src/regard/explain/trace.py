@@ -70,6 +70,8 @@ class Trace:
     """The output in the form that `Inspectable.trace` takes, so that it can be traced again."""
     pieces: Callable[[Sequence[int]], list[str]]
     """The texts of output tokens."""
+    predicted: tuple[int, ...] | None = None
+    """The positions of `target` that the model is used to predict, such as those of masked tokens; None: all."""
 
     @cached_property
     def looks(self) -> tuple[Look, ...]:
@@ -86,6 +88,24 @@ class Trace:
         """The output; for a language model, which continues its input, the input and its continuation."""
         continues = self.writes and len(self.streams) == 1
         return self.streams[self.output_stream] if continues else self.target
+
+    def outputs(self, token: int | None = None) -> tuple[int, ...]:
+        """The positions of `target` that are predictions, or only that of a chosen token."""
+        length = len(self.target.tokens)
+        if token is None:
+            return tuple(range(length)) if self.predicted is None else self.predicted
+        if not 0 <= token < length:
+            raise RegardError(f"token {token} is out of range; the output has {length} tokens, counted from 0")
+        return (token,)
+
+    def same_outputs(self, other: "Trace", positions: Sequence[int]) -> tuple[int, ...] | None:
+        """The positions of the same output tokens in a trace of other inputs; None if they are not there."""
+        moved = dict(zip(self.outputs(), other.outputs(), strict=False))
+        mine, theirs = self.target.tokens, dict(enumerate(other.target.tokens))
+        for found in (tuple(moved.get(i, i) for i in positions), tuple(positions)):
+            if [mine[i] for i in positions] == [theirs.get(i) for i in found]:
+                return found
+        return None
 
     def look(self, path: str) -> Look:
         """The attention layer with this path."""

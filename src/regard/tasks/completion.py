@@ -277,7 +277,10 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         tokens = [*prompt_tokens, *target[: self._max_new_tokens(prompt_tokens)]]
         arguments = (torch.tensor([tokens[:-1]], device=self.device),)
         streams, predicted = {"text": self._stream(tokens[:-1])}, self._stream(tokens[1:])
-        return Trace(self.model, arguments, streams, "text", predicted, tuple(target), self.tokenizer.pieces)
+        continuation = tuple(range(len(prompt_tokens) - 1, len(tokens) - 1))
+        return Trace(
+            self.model, arguments, streams, "text", predicted, tuple(target), self.tokenizer.pieces, continuation
+        )
 
     def alternatives(self, inputs: Inputs, count: int) -> Sequence[Completion]:
         """The best continuations of a text, best first."""

@@ -17,6 +17,7 @@ from regard.data.batches import IGNORED, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import PretrainingBatch, PretrainingExamples, encoded
+from regard.data.sequences import Encoded
 from regard.errors import RegardError
 from regard.explain.trace import Inputs, Trace
 from regard.folders import cache
@@ -84,12 +85,15 @@ class MaskFiller(Embedder):
             where = f" within its first {self.model.limit} tokens" if encoded.is_truncated else ""
             raise RegardError(f"the text contains no {MASK}{where}; write {MASK} in place of each word to predict")
         logits_TV = self.model(*self.inputs(encoded))[0]
-        places = [i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask]
-        best = logits_TV[places].softmax(-1).topk(min(count, logits_TV.size(1)))
+        best = logits_TV[list(self._masked(encoded))].softmax(-1).topk(min(count, logits_TV.size(1)))
         return [
             [WordPrediction(word, p) for word, p in zip(self.tokenizer.pieces(words), probabilities, strict=True)]
             for words, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+
+    def _masked(self, encoded: Encoded) -> tuple[int, ...]:
+        """The positions of the masks."""
+        return tuple(i for i, token in enumerate(encoded.tokens) if token == self.tokenizer.mask)
 
     @torch.no_grad()
     def follows(self, one: str, other: str) -> float:
@@ -110,7 +114,14 @@ class MaskFiller(Embedder):
         predicted = self.read(target).tokens if isinstance(target, str) else target
         streams = {"text": self.stream(encoded.tokens, encoded.segments)}
         return Trace(
-            self.model, arguments, streams, "text", self.stream(predicted), tuple(predicted), self.tokenizer.pieces
+            self.model,
+            arguments,
+            streams,
+            "text",
+            self.stream(predicted),
+            tuple(predicted),
+            self.tokenizer.pieces,
+            self._masked(encoded),
         )
 
 

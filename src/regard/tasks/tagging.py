@@ -136,7 +136,7 @@ class PieceTagger(Tagger, Embedder):
         names, number = tuple(pieces(tags)), {place: word for word, place in enumerate(firsts)}
         of_words = tuple(number.get(place, -1) for place in range(len(tags)))  # only first subwords count
         predicted = text_stream(tags, names, TextLayout(of_words, tuple(names[place] for place in firsts)))
-        return Trace(self.model, arguments, {"text": stream}, "text", predicted, tuple(tags), pieces)
+        return Trace(self.model, arguments, {"text": stream}, "text", predicted, tuple(tags), pieces, tuple(firsts))
 
     def _number(self, name: str) -> int:
         if name not in self.labels:

@@ -17,8 +17,8 @@ from regard.blocks.capture import attention_cores
 from regard.config import read_toml
 from regard.explain.importance import early_answers, head_effects, rollout
 from regard.explain.trace import looks
-from regard.explain.walk import parts, walk
-from regard.models.interface import Answering, Observable, Transferable
+from regard.explain.walk import OUTPUT, output_part, parts, top_outputs, walk
+from regard.models.interface import Answering, Observable, Predicting, Transferable
 from regard.serve.explorer import Explorer
 from regard.systems import SYSTEMS, data_configs, model_configs
 from regard.tasks.pipeline import Pipeline
@@ -73,6 +73,7 @@ def test_model_and_task_have_the_required_protocols(case) -> None:
     assert model.config.kind == system.name
     assert model.limit is None or model.limit > 0
     assert isinstance(model, Observable), "a model declares `looks` and `parts`"
+    assert isinstance(model, Predicting), "a model declares `operations`, those between its last part and its logits"
     assert isinstance(model, Transferable), "a model declares `fresh` and `optional`"
     assert {part.stream for part in parts(model)}, "the paths in `parts` are those of modules"
     training = small.start(small.small_recipe(system, task, _data(case), run.parent))
@@ -174,6 +175,20 @@ def test_a_walk_ends_with_the_output_of_the_module(case) -> None:
                 assert_same(steps[-1].values, expected[token][: len(steps[-1].values)])
 
 
+def test_a_walk_ends_with_the_prediction_and_its_probability(case) -> None:
+    _, task, run, _ = case
+    trace = read(task, run)
+    assert (output_part(trace) is None) == (not trace.target.tokens)
+    logits_BTV = trace.run()
+    found = trace.token_probabilities(logits_BTV)
+    for token, target in enumerate(trace.target.tokens):
+        *_, logits, softmax = walk(trace, OUTPUT, token)
+        assert torch.equal(logits.values, logits_BTV[0, token])
+        assert [(i, float(softmax.values[i])) for i in top_outputs(softmax)] == list(found[token].others)
+        assert float(softmax.values[target]) == found[token].probability
+        assert_same(softmax.values.sum(), torch.ones((), dtype=torch.float64))
+
+
 def module_output(model: nn.Module, path: str, call: int, run: Callable[[], Any]) -> torch.Tensor:
     """The output of the module of a part in a forward pass: (tokens, width)."""
     seen: list[Any] = []
@@ -192,7 +207,7 @@ def test_head_effects_rollout_and_early_answers_can_be_computed(case) -> None:
     trace = read(task, run)
     model = trace.model
     if trace.looks:
-        effects = head_effects(trace)
+        effects = head_effects(trace, None if trace.outputs() else 0)  # the text has no masked token
         assert {path: len(values) for path, values in effects.items()} == {x.path: x.heads for x in trace.looks}
         for flow in rollout(trace).values():
             assert_same(flow.sum(1), torch.ones(len(flow), dtype=flow.dtype))
@@ -211,6 +226,8 @@ def test_the_explorer_answers_every_request(case) -> None:
         assert explorer.answer("attention", {**asked, "path": look["path"]}).values.dim() == 3
     for part in about["parts"]:
         assert explorer.answer("walk", {**asked, "path": part["path"], "token": 0})["steps"]
+    last = explorer.answer("read", asked)["output_part"]
+    assert not last or explorer.answer("walk", {**asked, "path": last["path"], "token": 0})["outputs"]
     assert explorer.answer("what-if", asked)["changed"]
 
 

@@ -110,6 +110,35 @@ def test_the_walk_leads_from_the_model_to_a_single_dot_product_and_back(page, ad
     expect(page.locator("select[name=token]")).to_have_value("3")
 
 
+def test_the_walk_goes_on_to_the_word_and_its_probability(page, address, explorer) -> None:
+    open_view(page, address, "walk", part="decoder.norm", token="3")
+    page.get_by_role("button", name="next →").click()
+    expect(page.locator("select[name=part]")).to_have_value("output")
+    trace = explorer.subject.trace(BREAD, explorer.subject.translate([BREAD])[0][0].tokens)
+    probability = trace.token_probabilities(trace.run())[3].probability
+    softmax = page.locator(".steps li", has=page.get_by_role("heading", name="softmax"))
+    expect(softmax.locator(".cell").first).to_have_text(re.compile(rf"^pan\s*{100 * probability:.0f} %$"))
+    expect(page.locator("main > .note")).to_contain_text(f"“pan” has probability {100 * probability:.0f} %")
+    page.get_by_role("button", name="← previous").click()
+    expect(page.locator("select[name=part]")).to_have_value("decoder.norm")
+
+
+def test_one_token_of_the_output_can_be_chosen(page, address, explorer) -> None:
+    for view, message in (("matter", "Effect of each head"), ("whatif", "log p of the original output")):
+        open_view(page, address, view)
+        page.locator("select[name=output]").select_option("3")
+        ready(page, view)
+        assert "output=3" in page.url
+        expect(page.get_by_text(message)).to_be_visible()
+    expect(page.locator("section", has_text="The original output after the change").locator("tbody tr")).to_have_count(
+        1
+    )
+    page.goto("about:blank")
+    open_view(page, address, "matter", output="3")
+    effect = explorer.answer("heads", {**REQUEST, "token": 3})["effects"]["decoder.layers.1.cross"][3]
+    expect(page.get_by_role("button", name=f"decoder.layers.1.cross, head 3: {effect:.3f}")).to_be_visible()
+
+
 def test_a_step_links_to_its_line_of_code(page, address) -> None:
     open_view(page, address, "walk", part="encoder.layers.0")
     page.locator("button.code", has_text="blocks/attend.py").first.click()

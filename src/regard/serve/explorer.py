@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from regard.blocks.capture import capture, intervene, position_modules
+from regard.blocks.operations import OUTPUTS
 from regard.errors import RegardError
 from regard.explain import importance, positions, walk
 from regard.explain.media import MEDIA
@@ -27,6 +28,7 @@ MAX_CHARACTERS = 4000  # maximum length of an input
 MAX_TOKENS = 512  # maximum length of a stream
 CACHE_SIZE = 32  # maximum number of inputs whose outputs are cached
 N_BEST = 3
+MAX_OUTPUTS = 10  # maximum number of outputs shown in a walk, beside the target
 
 ShortText = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Role = Annotated[str, Field(max_length=40)]
@@ -61,6 +63,12 @@ class TokenQuestion(Question):
     head: Number = 0
 
 
+class OutputQuestion(Question):
+    """The whole output, or one of its tokens."""
+
+    token: Number | None = None
+
+
 class Change(Arguments):
     """What to switch off in the model."""
 
@@ -80,7 +88,7 @@ class Change(Arguments):
         )
 
 
-class WhatIfQuestion(Question):
+class WhatIfQuestion(OutputQuestion):
     """A change of the model, of its inputs, or of both."""
 
     change: Change = Change()
@@ -146,7 +154,7 @@ class Explorer:
             "attention": (AttentionQuestion, self.attention),
             "walk": (TokenQuestion, self.walk),
             "what-if": (WhatIfQuestion, self.what_if),
-            "heads": (Question, self.heads),
+            "heads": (OutputQuestion, self.heads),
             "rollout": (RolloutQuestion, self.rollout),
             "positions": (EncodingsQuestion, self.positions),
             "likeness": (EncodingsQuestion, self.likeness),
@@ -181,11 +189,13 @@ class Explorer:
         """Inputs and output, token by token; without a given output, the model's own and the next best ones."""
         trace = self._trace(question)
         own = [] if question.target is not None else self._own(self._inputs(question.inputs))
+        last = walk.output_part(trace)
         return {
             "streams": {name: _shown(stream) for name, stream in trace.streams.items()},
             "output_stream": trace.output_stream,
+            "output_part": None if last is None else asdict(last),
             "target": _shown(trace.target),
-            "spoken": _predicted(trace),
+            "spoken": _predicted(trace, trace.outputs()),
             "alignment": _alignment(trace),
             "alternatives": [{"text": found.text, "score": found.score} for found in own],
         }
@@ -199,40 +209,51 @@ class Explorer:
         return Numbers(trace.weights(look.path).get(look.path, zeros))
 
     def walk(self, question: TokenQuestion) -> Answer:
-        """The computation steps of a token in one part of the model."""
-        steps = walk.walk(self._trace(question), question.path, question.token, question.head)
+        """The computation steps of a token in one part of the model; of the outputs, only the most probable ones."""
+        trace = self._trace(question)
+        steps = walk.walk(trace, question.path, question.token, question.head)
+        shown = _top_outputs(trace, steps[-1], question.token)
         return {
+            "outputs": trace.pieces(shown),
             "steps": [
                 {
                     "name": step.name,
                     "equation": step.equation,
                     "shape": step.shape,
                     "axes": step.axes,
-                    "values": _rounded(step.values),
+                    "values": _rounded(step.values[shown] if step.axes == OUTPUTS else step.values),
                     "code": None if step.code is None else asdict(step.code),
                 }
                 for step in steps
-            ]
+            ],
         }
 
     def what_if(self, question: WhatIfQuestion) -> Answer:
         """The model's output, and the probabilities of the given output, before and after a change."""
         inputs = self._inputs({**question.inputs, **question.other})
         trace = self._trace(question)
-        original = _predicted(trace)
-        own = original if question.target is None else _predicted(self._trace(Question(inputs=question.inputs)))
+        outputs = trace.outputs(question.token)
+        own = trace if question.target is None else self._trace(Question(inputs=question.inputs))
+        before = {"own": _predicted(own, own.outputs()), "original": _predicted(trace, outputs)}
         with question.change.applied(self.subject.model):
             changed, given = self.subject.trace(inputs), self.subject.trace(inputs, trace.answer)
             # if there is one prediction per input token, the output may not fit another input
-            then = {"given": _predicted(given) if _fits(given) else None, "changed": _predicted(changed)}
-        return {"own": own, "original": original, **then}
+            same = trace.same_outputs(given, outputs) if _fits(given) else None
+            after = {
+                "given": None if same is None else _predicted(given, same),
+                "changed": _predicted(changed, changed.outputs()),
+            }
+        return {**before, **after}
 
-    def heads(self, question: Question) -> Answer:
+    def heads(self, question: OutputQuestion) -> Answer:
         """Head importance, attention rollout, and the predictions after each layer."""
         trace = self._trace(question)
+        outputs = trace.outputs(question.token)
+        effects = importance.head_effects(trace, question.token) if outputs else {}
         early = importance.early_answers(trace)
         return {
-            "effects": {path: _rounded(effects) for path, effects in importance.head_effects(trace).items()},
+            "outputs": outputs,
+            "effects": {path: _rounded(changes) for path, changes in effects.items()},
             "rollouts": importance.rollouts(trace),
             "early": [
                 {
@@ -328,8 +349,16 @@ def _alignment(trace: Trace) -> dict[str, Any] | None:
     return {**streams, "rows": view.rows, "columns": view.columns, "weights": _rounded(view.weights)}
 
 
-def _predicted(trace: Trace) -> dict[str, Any]:
-    """The output, token by token, with its probabilities."""
+def _top_outputs(trace: Trace, step: walk.Step, token: int) -> list[int]:
+    """The outputs to show of the last step of a walk: the most probable ones and, if not among them, the target."""
+    if step.axes != OUTPUTS:
+        return []
+    shown, target = walk.top_outputs(step, MAX_OUTPUTS), trace.target.tokens[token]
+    return shown if target in shown else [*shown, target]
+
+
+def _predicted(trace: Trace, outputs: Sequence[int]) -> dict[str, Any]:
+    """The output, token by token, with its probabilities; the log-probability is that of the given positions."""
     logits_BTV = trace.run()
     token_probabilities = trace.token_probabilities(logits_BTV)
     others = [
@@ -340,7 +369,8 @@ def _predicted(trace: Trace) -> dict[str, Any]:
         **_shown(trace.target),
         "probabilities": [_short(each.probability) for each in token_probabilities],
         "others": [[[piece, _short(p)] for piece, p in pairs] for pairs in others],
-        "log_probability": _short(float(trace.log_probabilities(logits_BTV).sum())),
+        "outputs": outputs,
+        "log_probability": _short(float(trace.log_probabilities(logits_BTV)[:, list(outputs)].sum())),
     }
 
 

@@ -23,7 +23,7 @@ const VIEWS = {
 const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 const DEFAULTS = { view: "translate" };
 const WITH_HISTORY = ["view", "target", "part", "key"]; // like inputs, they get an entry in the browser's history
-const INPUT_DEPENDENT = ["word", "row", "token", "step", "key", "other"]; // settings that are reset when the inputs change
+const INPUT_DEPENDENT = ["word", "row", "token", "output", "step", "key", "other"]; // settings that are reset when the inputs change
 
 const [main, tabs, status, about] = ["main", "tabs", "status", "about"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
 const form = /** @type {HTMLFormElement} */ (document.getElementById("sentence"));

@@ -2,20 +2,24 @@
 
 import { ask } from "regard/api.js";
 import { choice, element, largest, matrix, number, percent, section, shade, signed, thumbnail } from "regard/draw.js";
-import { labels, of, sides } from "regard/media.js";
+import { chosenToken, labels, of, outputChoice, sides } from "regard/media.js";
 
 /** @param {Context} context */
 export async function draw({ model, state, go, question }) {
   if (!model.looks.length) return [section("Heads", element("p", {}, "This model has no attention."))];
-  const [answer, found] = await Promise.all([ask("read", question), ask("heads", question)]);
+  const [answer, found] = await Promise.all([ask("read", question), ask("heads", { ...question, ...chosenToken(state) })]);
+  const about = found.outputs.length
+    ? "Below each head: the change in the log-probability of the output when the head is switched off. Click a head to inspect it."
+    : "The model predicts nothing for this input (a masked language model predicts masked tokens only). Choose a token.";
   return [
     section(
       "Effect of each head on this output",
-      element("p", { class: "quiet" }, "Below each head: the change in the log-probability of the output when the head is switched off. Click a head to inspect it."),
-      await effects(model, question, found.effects, go),
+      element("div", { class: "controls" }, outputChoice(answer.spoken, state, go)),
+      element("p", { class: "quiet" }, about),
+      ...(found.outputs.length ? [await effects(model, question, found.effects, go)] : []),
     ),
     await flow(found.rollouts, question, answer, state, go),
-    ...(found.early.length ? [early(found.early, answer)] : []),
+    ...(found.early.length && found.outputs.length ? [early(found, answer)] : []),
   ];
 }
 
@@ -71,18 +75,19 @@ async function flow(rollouts, question, answer, state, go) {
 }
 
 /**
- * @param {EarlyAnswer[]} layers
+ * @param {HeadsAnswer} found
  * @param {ReadAnswer} answer
  */
-function early(layers, answer) {
+function early(found, answer) {
   const [outputs, { label }] = [labels(answer.target), of(answer.target)];
-  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...outputs.map((name) => element("th", { scope: "col" }, name)));
-  const rows = layers.map(({ path, pieces, probabilities, target }) =>
+  const head = element("tr", {}, element("th", { scope: "col" }, "after"), ...found.outputs.map((i) => element("th", { scope: "col" }, outputs[i])));
+  const rows = found.early.map(({ path, pieces, probabilities, target }) =>
     element(
       "tr",
       {},
       element("th", { scope: "row" }, path),
-      ...pieces.map((piece, i) => {
+      ...found.outputs.map((i) => {
+        const piece = pieces[i];
         const text = `${label(piece)} ${percent(probabilities[i])}; final output ${outputs[i]}, here ${percent(target[i])}`;
         const cell = element("td", { class: "cell", title: text }, label(piece), element("span", { class: "quiet" }, ` ${percent(probabilities[i])}`));
         cell.style.setProperty("--cell", shade(target[i]));

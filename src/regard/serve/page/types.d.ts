@@ -41,6 +41,8 @@ interface Prediction extends Stream {
   probabilities: number[];
   /** For each token, the most probable ones with their probabilities, best first. */
   others: [piece: string, probability: number][][];
+  /** The positions of the tokens that the model predicts, or of the chosen one; the log-probability is theirs. */
+  outputs: number[];
   log_probability: number;
 }
 
@@ -93,6 +95,8 @@ interface Alternative {
 interface ReadAnswer {
   streams: Record<string, Stream>;
   output_stream: string;
+  /** The last part of a walk, from the last hidden states to the prediction; null if nothing is predicted. */
+  output_part: Part | null;
   target: Stream;
   spoken: Prediction;
   alignment: Alignment | null;
@@ -116,9 +120,9 @@ interface StepHead {
   code: Code | null;
 }
 
-/** A number for each feature or each key. */
+/** A number for each feature, each key or each of the most probable outputs. */
 interface VectorStep extends StepHead {
-  axes: ["features"] | ["keys"];
+  axes: ["features"] | ["keys"] | ["outputs"];
   values: Numeric[];
 }
 
@@ -137,6 +141,8 @@ interface EarlyAnswer {
 }
 
 interface HeadsAnswer {
+  /** The positions of the output's tokens that are counted. */
+  outputs: number[];
   effects: Record<string, number[]>;
   rollouts: [asks: string, answers: string][];
   early: EarlyAnswer[];
@@ -175,9 +181,9 @@ interface Verbs {
   model: { args: {}; answer: Model };
   read: { args: Question; answer: ReadAnswer };
   attention: { args: Question & { path: string }; answer: Numbers };
-  walk: { args: Question & { path: string; token: number; head: number }; answer: { steps: Step[] } };
-  "what-if": { args: Question & { change: Change; other?: Inputs }; answer: WhatIfAnswer };
-  heads: { args: Question; answer: HeadsAnswer };
+  walk: { args: Question & { path: string; token: number; head: number }; answer: { steps: Step[]; outputs: string[] } };
+  "what-if": { args: Question & { token?: number; change: Change; other?: Inputs }; answer: WhatIfAnswer };
+  heads: { args: Question & { token?: number }; answer: HeadsAnswer };
   rollout: { args: Question & Pair; answer: Numbers };
   positions: { args: Encodings; answer: Numbers };
   likeness: { args: Encodings; answer: { similarity: number[] } };

@@ -2,7 +2,7 @@
 
 import { ask } from "regard/api.js";
 import { element, number, percent, section, signed } from "regard/draw.js";
-import { labels, medium, of } from "regard/media.js";
+import { chosenToken, labels, medium, of, outputChoice } from "regard/media.js";
 
 /** @typedef {(name: string, item: string) => () => void} Flip */
 
@@ -25,7 +25,7 @@ export async function draw({ model, state, go, question }) {
   const isOther = (role) => ![undefined, question.inputs[role]].includes(state[parameter(role)]);
   const other = /** @type {Inputs} */ (Object.fromEntries(roles.filter(isOther).map((role) => [role, state[parameter(role)]])));
   const changes = { heads, mask, scaling, positions };
-  const answer = await ask("what-if", { ...question, change: changes, ...(Object.keys(other).length ? { other } : {}) });
+  const answer = await ask("what-if", { ...question, ...chosenToken(state), change: changes, ...(Object.keys(other).length ? { other } : {}) });
   /** @type {(form: HTMLFormElement) => Changes} */
   const read = (form) => Object.fromEntries(roles.map(parameter).map((name) => [name, form[name].value.trim() || null]));
   const fields = roles.map((role) => {
@@ -61,6 +61,7 @@ export async function draw({ model, state, go, question }) {
     ),
     section(
       "The original output after the change",
+      element("div", { class: "controls" }, outputChoice(answer.original, state, go)),
       ...(answer.given ? [compared(answer.original, answer.given), against(answer.original, answer.given)] : [element("p", {}, "The original output does not fit the changed input.")]),
     ),
   ];
@@ -72,6 +73,7 @@ export async function draw({ model, state, go, question }) {
  */
 function compared(before, after) {
   const [one, other] = [before.log_probability, after.log_probability];
+  if (!before.outputs.length) return element("p", {}, "The model predicts nothing for this input (a masked language model predicts masked tokens only). Choose a token.");
   return element("p", {}, `log p of the original output: ${number(one)} before, ${number(other)} after the change (${number(other - one)}).`);
 }
 
@@ -108,8 +110,10 @@ function box(name, checked, change, isQuiet = false) {
 
 /** @param {Prediction} spoken */
 function predicted(spoken) {
-  const { probabilities, log_probability: total } = spoken;
-  const tokens = labels(spoken).map((name, i) => element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)));
+  const { probabilities, outputs, log_probability: total } = spoken;
+  const tokens = labels(spoken).map((name, i) =>
+    outputs.includes(i) ? element("span", { class: "token" }, name, element("small", { class: "quiet" }, ` ${percent(probabilities[i])}`)) : element("span", { class: "token quiet" }, name),
+  );
   return element("div", {}, element("p", { class: "tokens" }, ...tokens), element("p", { class: "quiet" }, `log p ${number(total)}`));
 }
 
@@ -119,18 +123,20 @@ function predicted(spoken) {
  */
 function against(before, after) {
   const { label } = of(after);
-  const rows = labels(before).map((name, i) => {
-    const change = Math.log(after.probabilities[i] || 1e-30) - Math.log(before.probabilities[i] || 1e-30);
+  const names = labels(before);
+  const rows = before.outputs.map((place, i) => {
+    const [one, other] = [before.probabilities[place], after.probabilities[after.outputs[i]]];
+    const change = Math.log(other || 1e-30) - Math.log(one || 1e-30);
     const cell = element("td", { class: "signed" }, number(change));
     cell.style.setProperty("--cell", signed(change, 3));
     return element(
       "tr",
       {},
-      element("th", { scope: "row" }, name),
-      element("td", {}, percent(before.probabilities[i])),
-      element("td", {}, percent(after.probabilities[i])),
+      element("th", { scope: "row" }, names[place]),
+      element("td", {}, percent(one)),
+      element("td", {}, percent(other)),
       cell,
-      element("td", { class: "quiet" }, after.others[i].slice(0, 3).map(([piece, p]) => `${label(piece)} ${percent(p)}`).join("   ")),
+      element("td", { class: "quiet" }, after.others[after.outputs[i]].slice(0, 3).map(([piece, p]) => `${label(piece)} ${percent(p)}`).join("   ")),
     );
   });
   const head = ["token", "before", "after", "Δ log p", "now most probable"].map((text) => element("th", { scope: "col" }, text));

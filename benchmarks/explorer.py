@@ -16,8 +16,8 @@ from typing import Any
 
 import regard
 from harness import machine
-from regard.serve.app import serve
 from regard.serve.explorer import Explorer
+from regard.serve.server import serve
 
 ROUNDS = 20
 SENTENCE = "In {year}, the old teacher walked to the red house near the sea."

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from playwright.sync_api import sync_playwright
 
 import regard
-from regard.serve.app import serve
 from regard.serve.explorer import Explorer
+from regard.serve.server import serve
 
 FIGURES = Path(__file__).parent / "figures"
 TEXT = "We are eating bread."

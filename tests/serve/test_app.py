@@ -6,31 +6,23 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
+import torch
 
 fastapi = pytest.importorskip("fastapi")
 
 from starlette.testclient import TestClient  # noqa: E402
 
-from helpers import randomise  # noqa: E402
-from regard.codecs.subword import SubwordTokenizer  # noqa: E402
-from regard.models.transformer import TransformerConfig  # noqa: E402
-from regard.serve import page  # noqa: E402
-from regard.serve.app import MAX_BODY, _listening, make_app, serve  # noqa: E402
+from explorers import REQUEST, small_explorer  # noqa: E402
+from regard.serve import app as app_module  # noqa: E402
+from regard.serve import page, worker  # noqa: E402
+from regard.serve.app import MAX_BODY, make_app  # noqa: E402
 from regard.serve.explorer import Explorer  # noqa: E402
-from regard.tasks.translation import Translator  # noqa: E402
-
-TOKENIZER = SubwordTokenizer.train("bpe", 280, ["the child eats bread", "el niño come pan"])
-REQUEST = {"inputs": {"source": "the child"}, "target": "el niño"}
-
-
-def make() -> Explorer:
-    config = TransformerConfig(vocab_size=TOKENIZER.vocab_size, width=8, heads=2, ff_width=8, encoder_layers=1)
-    return Explorer(Translator(randomise(config.build()).float(), TOKENIZER, TOKENIZER), "mine")
+from regard.serve.server import _listening, serve  # noqa: E402
 
 
 @pytest.fixture
 def explorer() -> Explorer:
-    return make()
+    return small_explorer()
 
 
 @pytest.fixture
@@ -138,13 +130,8 @@ def test_other_host_names_are_refused_to_prevent_dns_rebinding(client, host) -> 
         assert "default-src 'self'" in response.headers["content-security-policy"]
 
 
-def test_a_public_server_accepts_any_host_name(explorer) -> None:
-    with TestClient(make_app(explorer, hosts=()), "http://models.example:7007") as client:
-        assert client.post("/api/model", json={}).status_code == 200
-
-
 def waiting_app(seconds: float):
-    explorer, gate, begun = make(), threading.Event(), threading.Event()
+    explorer, gate, begun = small_explorer(), threading.Event(), threading.Event()
 
     def wait(_question) -> dict[str, str]:
         begun.set()
@@ -155,7 +142,8 @@ def waiting_app(seconds: float):
     return make_app(explorer, queue=1, seconds=seconds), gate, begun
 
 
-def test_requests_beyond_the_queue_are_rejected_at_once() -> None:
+def test_requests_beyond_the_queue_are_rejected_and_say_when_to_retry(monkeypatch) -> None:
+    monkeypatch.setattr(worker, "PATIENCE", 0.1)
     app, gate, begun = waiting_app(20)
     with TestClient(app, "http://localhost") as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.post, "/api/model", json={})
@@ -164,8 +152,20 @@ def test_requests_beyond_the_queue_are_rejected_at_once() -> None:
         gate.set()
         assert response.status_code == 429
         assert response.json() == {"error": "too many requests; try again in a moment"}
+        assert int(response.headers["retry-after"]) >= 1
         assert first.result().json() == {"status": "done"}
         assert client.get("/health").status_code == 200  # /health does not wait in the queue
+
+
+def test_a_request_beyond_the_queue_waits_for_a_place_before_it_is_rejected(monkeypatch) -> None:
+    monkeypatch.setattr(worker, "PATIENCE", 20)
+    app, gate, begun = waiting_app(20)
+    with TestClient(app, "http://localhost") as client, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(client.post, "/api/model", json={})
+        assert begun.wait(10)
+        second = pool.submit(client.post, "/api/model", json={})
+        gate.set()
+        assert [first.result().status_code, second.result().status_code] == [200, 200]
 
 
 def test_a_slow_request_times_out_and_does_not_block_others() -> None:
@@ -190,6 +190,56 @@ def test_a_saved_page_is_self_contained(client) -> None:
     assert html.count("</script>") == 3  # the import map, the answers, the start
     imports = json.loads(html.split('<script type="importmap">')[1].split("</script>")[0])["imports"]
     assert {"regard/app.js", "regard/media.js", "regard/media/text.js"} <= imports.keys()
+
+
+def test_a_view_that_is_too_large_is_not_saved(client, monkeypatch) -> None:
+    view = {"address": "view=heads", "asked": [["model", {}], ["read", REQUEST], ["heads", REQUEST]]}
+    assert client.post("/api/page", json=view).status_code == 200
+    monkeypatch.setattr(app_module, "MAX_PAGE", 2**10)
+    response = client.post("/api/page", json=view)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("the view is too large to be saved: more than 1 KiB")
+
+
+def test_views_are_saved_one_at_a_time() -> None:
+    app, gate, begun = waiting_app(20)
+    view = {"address": "", "asked": [["model", {}]]}
+    with TestClient(app, "http://localhost") as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/api/page", json=view)
+        assert begun.wait(10)
+        response = client.post("/api/page", json=view)
+        gate.set()
+        assert response.status_code == 429
+        assert response.json() == {"error": "another view is being saved; try again in a moment"}
+        assert int(response.headers["retry-after"]) >= 1
+        assert first.result().status_code == 200
+        assert client.post("/api/page", json=view).status_code == 200
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@pytest.mark.parametrize("scale", [1e30, float("inf")])
+def test_infinite_numbers_are_null(scale) -> None:
+    explorer = small_explorer()
+    with torch.no_grad():
+        explorer.subject.model.encoder.layers[0].feedforward.outer.bias.fill_(scale).mul_(1e9)
+    questions = [
+        ("read", REQUEST),
+        ("heads", REQUEST),
+        ("walk", {**REQUEST, "path": "encoder.layers.0", "token": 0}),
+    ]
+    with TestClient(make_app(explorer), "http://localhost") as client:
+        found = {}
+        for verb, arguments in questions:
+            response = client.post(f"/api/{verb}", json=arguments)
+            assert response.status_code == 200, response.text
+            found[verb] = json.loads(response.text, parse_constant=no_constant)
+        assert found["walk"]["steps"][-1]["values"] == [None] * 8
+        html = client.post("/api/page", json={"address": "", "asked": questions}).text
+        text = html.split('<script type="application/json" id="saved">')[1].split("</script>")[0]
+        assert len(json.loads(text, parse_constant=no_constant)["answers"]) == len(questions)
 
 
 def test_a_port_in_use_is_reported(explorer) -> None:

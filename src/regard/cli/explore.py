@@ -16,7 +16,13 @@ def explore(
         str | None, typer.Argument(metavar="[TEXT]", help="Text to show first; default: an example.")
     ] = None,
     model: Model = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines connect, with a token.")
+    ] = "127.0.0.1",
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further host name of this server, as behind a proxy; may be repeated."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7007,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
@@ -33,7 +39,7 @@ def explore(
         regard explore --model runs/mine --port 8000 --no-browser
     """
     try:
-        from regard.serve.app import serve
+        from regard.serve.server import serve
     except ImportError:
         raise RegardError("the explorer needs a web server; install it with: pip install 'regard[serve]'") from None
     from regard.library import default_for, load_for
@@ -46,4 +52,4 @@ def explore(
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     name = model or default_for("explore")
-    serve(Explorer(load_for("explore", name), Path(name).name, text), host, port, ready)
+    serve(Explorer(load_for("explore", name), Path(name).name, text), host, port, ready, allowed_host or ())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -197,7 +198,7 @@ class Explorer:
             "target": _shown(trace.target),
             "spoken": _predicted(trace, trace.outputs()),
             "alignment": _alignment(trace),
-            "alternatives": [{"text": found.text, "score": found.score} for found in own],
+            "alternatives": [{"text": found.text, "score": _short(found.score)} for found in own],
         }
 
     def attention(self, question: AttentionQuestion) -> Answer:
@@ -381,11 +382,11 @@ def _shown(stream: Stream) -> dict[str, Any]:
 
 
 def _rounded(values: Tensor) -> Any:
-    """Numbers with six significant digits; masked ones (NaN) are None."""
+    """Numbers with six significant digits; None for masked scores (NaN) and infinite numbers, which JSON lacks."""
     if values.dim() > 1:
         return [_rounded(row) for row in values]
     return [_short(value) for value in values.tolist()]
 
 
 def _short(value: float) -> float | None:
-    return None if value != value else float(f"{value:.6g}")
+    return float(f"{value:.6g}") if isfinite(value) else None

@@ -24,30 +24,32 @@ def half(numbers: Numbers) -> bytes:
     return numbers.values.to(torch.float16).contiguous().numpy().astype("<f2").tobytes()
 
 
-def saved(address: str, answered: Iterable[tuple[str, Mapping[str, Any], Answer]]) -> str:
-    """A self-contained HTML file: the page, and the answers to the view's requests.
+def entry(verb: str, arguments: Mapping[str, Any], answer: Answer) -> str:
+    """A request and its answer, as one member of the JSON object inside a saved page."""
+    key = json.dumps([verb, arguments], separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+    return f"{_json(key)}: {_json(_packed(answer))}"
+
+
+def saved(address: str, entries: Iterable[str]) -> list[str]:
+    """The parts of a self-contained HTML file: the page, and the answers to the view's requests.
 
     Args:
         address: the view, as in the fragment of the page's URL.
-        answered: verbs, their arguments, and the answers.
+        entries: what `entry` makes of each request.
     """
-    answers = {
-        json.dumps([verb, arguments], separators=(",", ":"), ensure_ascii=False, sort_keys=True): _packed(answer)
-        for verb, arguments, answer in answered
-    }
     imports = {f"regard/{name}": _inline((FOLDER / name).read_bytes()) for name in MODULES}
     text = (FOLDER / "index.html").read_text("utf-8")
     for old, new in (
         (STYLE, f"<style>{(FOLDER / 'style.css').read_text('utf-8')}</style>"),
         (IMPORTS, f'<script type="importmap">{json.dumps({"imports": imports})}</script>'),
-        (
-            START,
-            _data({"address": address, "answers": answers}) + '<script type="module">import "regard/app.js"</script>',
-        ),
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return text
+    assert text.count(START) == 1, START
+    before, _, after = text.partition(START)
+    data = f'<script type="application/json" id="saved">{{"address": {_json(address)}, "answers": {{'
+    members = [part for each in entries for part in (",", each)][1:]
+    return [before, data, *members, '}}</script><script type="module">import "regard/app.js"</script>', after]
 
 
 def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
@@ -56,11 +58,12 @@ def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
     Args:
         view: what the page shows first, as in its URL: each input by its role, the output as `target`.
     """
-    answered: list[tuple[str, Mapping[str, Any], Answer]] = []
+    entries: list[str] = []
 
     def ask(verb: str, **arguments: Any) -> Any:
-        answered.append((verb, arguments, explorer.answer(verb, arguments)))
-        return answered[-1][2]
+        answer = explorer.answer(verb, arguments)
+        entries.append(entry(verb, arguments, answer))
+        return answer
 
     inputs = {role: view[role] for role in explorer.subject.accepts}
     sentence = {"inputs": inputs} | ({"target": view["target"]} if "target" in view else {})
@@ -73,7 +76,7 @@ def of_sentence(explorer: Explorer, view: Mapping[str, str]) -> str:
         ask("rollout", **sentence, asks=asks, answers=answers)
     for verb in ("positions", "likeness") if model["positions"]["paths"] else ():
         ask(verb, kind="own", length=POSITIONS)
-    return saved(urlencode(view), answered)
+    return "".join(saved(urlencode(view), dict.fromkeys(entries)))
 
 
 def _packed(answer: Answer) -> dict[str, Any]:
@@ -86,7 +89,6 @@ def _inline(module: bytes) -> str:
     return f"data:text/javascript;base64,{base64.b64encode(module).decode()}"
 
 
-def _data(value: dict[str, Any]) -> str:
+def _json(value: Any) -> str:
     # escaped, so that no text of a user can close the script element
-    text = json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
-    return f'<script type="application/json" id="saved">{text}</script>'
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")

@@ -27,6 +27,10 @@ from regard.errors import RegardError
 Positive = Annotated[int, Field(ge=1, le=10**9)]
 Natural = Annotated[int, Field(ge=0, le=10**9)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
+# bounds far above any real model, so that no config takes all memory before it is compared with its weights
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Width = Annotated[int, Field(ge=1, le=10**6)]
+VocabSize = Annotated[int, Field(ge=1, le=10**7)]
 NO_VALUE = object()
 
 

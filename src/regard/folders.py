@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -15,6 +16,7 @@ from torch import Tensor
 from regard.errors import RegardError
 
 HASHES = "hashes.json"
+MAX_DEPTH = 50  # of objects and lists in a JSON file
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -61,6 +63,28 @@ def verify(folder: Path) -> None:
             raise RegardError(f"{path}: missing")
         if _hash(path) != expected:
             raise RegardError(f"{path}: damaged, its checksum is wrong")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; a `RegardError` names a file that is missing or damaged."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise RegardError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
+        raise RegardError(f"{path}: damaged, {reason}") from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            x
+            for each in level
+            if isinstance(each, dict | list)
+            for x in (each.values() if isinstance(each, dict) else each)
+        ]
+    if level:
+        raise RegardError(f"{path}: damaged, nested too deeply")
+    return value
 
 
 def write_text(path: Path, text: str) -> None:

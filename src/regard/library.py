@@ -5,7 +5,6 @@ Wherever a model is expected, a run folder means the best model of the run, a ba
 (ONNX).
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,11 +25,19 @@ from regard.data.corpus import file_hash
 from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
 from regard.folders import restore, verify, write_folder
-from regard.interop.files import HUB_NAME
+from regard.interop.files import HUB_NAME, read_settings
 from regard.models.heads import NoHead
 from regard.process_memory import release_memory
 from regard.store import models
-from regard.store.models import CONFIG, WEIGHTS, expect_tensors, load_tensors, tensors
+from regard.store.models import (
+    CONFIG,
+    WEIGHTS,
+    build_without_memory,
+    expect_finite,
+    expect_tensors,
+    load_tensors,
+    tensors,
+)
 from regard.systems import SYSTEMS, System, system
 from regard.tasks.embedding import EmbeddingTask
 from regard.tasks.pipeline import Pipeline
@@ -68,6 +76,7 @@ def load_initial(model: Any, contents: Contents) -> None:
     weights = {key: x for key, x in contents.weights.items() if not key.startswith(fresh)}
     weights = {key: x for key, x in weights.items() if key in own or not key.startswith(model.optional)}
     untrained = [key for key in own if key.startswith(fresh + model.optional) and key not in weights]
+    expect_finite(weights, "the weights of model.init")
     load_tensors(model, {**weights, **{key: own[key] for key in untrained}}, "the weights of model.init")
 
 
@@ -127,20 +136,32 @@ def _contents(
     its_system = system(model.get("kind"))
     its_system.task(task)  # raises an error if the system does not have this task
     kinds = {role: its_system.codec(role, file.kind) for role, file in files.items()}
+    if missing := its_system.codecs.keys() - kinds.keys():
+        raise RegardError(f"{source}: lists no codec for {' or '.join(sorted(missing))}")
     loaded = {path: kinds[role].load(path) for role, (_, path) in files.items()}
     codecs = {role: loaded[path] for role, (_, path) in files.items()}
     try:
         config = parse(its_system.model, model)
     except ConfigError as error:
         raise ConfigError([problem.within("model") for problem in error.problems], str(source)) from None
+    _expect_room(config, codecs, source)
     return Contents(task, config, weights, codecs)
+
+
+def _expect_room(config: Any, codecs: Mapping[str, Any], source: Path) -> None:
+    """Raises `RegardError` if a codec has more tokens than the model has embeddings."""
+    for role, codec in codecs.items():
+        for key, size in codec.sizes().items():
+            own = getattr(config, f"{role}_{key}", None) or getattr(config, key)
+            if np.shape(own) != np.shape(size) or np.any(np.array(own) < size):
+                raise RegardError(f"{source}: model.{key} is {own}, but the {role} tokenizer has {size}")
 
 
 def _read_old(folder: Path) -> Contents:
     """Reads a model folder from before 0.1.0, which has no format number; the task is derived from the config."""
     verify(folder)
     path = folder / CONFIG
-    about = json.loads(path.read_text("utf-8"))
+    about = folders.read_json(path)
     its_system = system(about.get("kind"))
     # configs no longer have `pad_id`, because masks mark the padding
     config = parse(its_system.model, {key: value for key, value in about.items() if key != "pad_id"}, str(path))
@@ -163,21 +184,15 @@ def _codec_choices(its_system: System) -> list[dict[str, type[Any]]]:
 
 
 def _read_hugging_face(folder: Path) -> Contents:
-    path = folder / "config.json"
     if not folder.is_dir():
         name = str(folder)
         remedy = f"; to download it, regard convert --download {HUGGING_FACE}{name} runs/{folder.name}"
         raise RegardError(f"{HUGGING_FACE}{name}: no such folder" + (remedy if HUB_NAME.fullmatch(name) else ""))
-    try:
-        about = json.loads(path.read_text("utf-8"))
-        kind = about.get("model_type")
-    except FileNotFoundError:
-        raise RegardError(f"{path}: no such file; is {folder} a Hugging Face model folder?") from None
-    except (ValueError, AttributeError):
-        raise RegardError(f"{path}: damaged, not a model config") from None
+    about = read_settings(folder / "config.json")
+    kind = about.get("model_type")
     families = {each.family.MODEL_TYPE: each for each in SYSTEMS if each.family is not None}
     if kind is None:  # the oldest config files have no model_type
-        architectures = [str(name).lower() for name in about.get("architectures") or ()]
+        architectures = [name.lower() for name in about.get("architectures", ())]
         kind = next((known for known in families if any(name.startswith(known) for name in architectures)), None)
     if kind not in families:
         supported = ", ".join(families)
@@ -258,7 +273,7 @@ def _is_old(name: str) -> bool:
     if name.startswith(HUGGING_FACE):
         return False
     folder = find(name)
-    return not (folder / EXPORTED).exists() and models.is_old(json.loads((folder / CONFIG).read_text("utf-8")))
+    return not (folder / EXPORTED).exists() and models.is_old(folders.read_json(folder / CONFIG))
 
 
 def _export(folder: Path, contents: Contents, name: str, engine: str, quantize: str | None) -> str:
@@ -343,11 +358,13 @@ def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
 
 
 def _open(contents: Contents, name: str) -> Any:
-    with torch.device("meta"):  # skips the initialization of weights that are replaced anyway
-        model = contents.config.build()
-    expect_tensors(model, contents.weights, f"the weights of {name}")
+    source = f"the weights of {name}"
+    # without memory, because the weights are replaced anyway
+    model = build_without_memory(contents.config, contents.weights, source)
+    expect_tensors(model, contents.weights, source)
     own = tensors(model)
     weights = {key: tensor.to(own[key].dtype) for key, tensor in contents.weights.items()}
+    expect_finite(weights, source)
     model.load_state_dict(weights, strict=False, assign=True)  # not strict: shared tensors have one name
     _optimize_layout(model)
     return contents.system.task(contents.task).open(model, contents.codecs)

@@ -19,7 +19,7 @@ from regard.config import Config
 from regard.recipe import Recipe
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-UNLIMITED = 10**9  # upper bound of keys without a meaningful limit; not shown
+UNLIMITED = 10**6  # upper bounds from here on are no meaningful limit; not shown
 INIT = "Model to start from (fine-tuning): a run's folder, a model's folder, or a bundled model."
 PRESET = "Named set of values; other keys of the table override them."
 TASK = "GLUE task: short for `data.task`, with `run` named after it."
@@ -182,7 +182,7 @@ def words(node: dict[str, Any]) -> str:
 
 def _limits(minimum: Any, above: Any, maximum: Any, below: Any) -> str:
     """An interval, such as `≥ 1` or `in [0, 1)`."""
-    maximum = None if maximum == UNLIMITED else maximum
+    maximum = None if maximum is not None and maximum >= UNLIMITED else maximum
     low = f"[{minimum:g}" if minimum is not None else f"({above:g}" if above is not None else ""
     high = f"{maximum:g}]" if maximum is not None else f"{below:g})" if below is not None else ""
     if low and high:

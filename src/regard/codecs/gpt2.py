@@ -54,9 +54,6 @@ class LosslessTokenizer(Tokenizer):
             engine.add_special_tokens([END])
         # "<|endoftext|>" in a text is thirteen characters, not the end of it
         engine.encode_special_tokens = True
-        # tokenizer files from elsewhere may enable truncation and padding
-        engine.no_truncation()
-        engine.no_padding()
         added = engine.get_added_tokens_decoder()
         self._specials = {number: token.content for number, token in added.items() if token.special}
         self._raw = {number: self._bytes_of(name) for name, number in vocabulary.items()}
@@ -182,7 +179,7 @@ class ByteBpe(LosslessTokenizer):
                     f"character {error.start + 1} of the text is the lone surrogate {text[error.start]!r}; "
                     f"decode the text as UTF-8"
                 ) from None
-        return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return self._ids(texts)
 
 
 class CharacterTokenizer(LosslessTokenizer):

@@ -58,11 +58,11 @@ class SubwordTokenizer(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
-        return [encoding.ids for encoding in self.engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return self._ids(texts)
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sentence, without special tokens."""
-        return self.engine.decode_batch([list(tokens) for tokens in sentences])
+        return self._texts(sentences)
 
     def words(self, tokens: Sequence[int]) -> list[int]:
         """The index of the word of each token; words are separated by whitespace, and -1 means no word.

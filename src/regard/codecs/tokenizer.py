@@ -1,11 +1,15 @@
 """Base class of the tokenizers that use the library `tokenizers`."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
 from tokenizers import Tokenizer as Engine
 
+from regard.codecs.tokenizer_file import expect_harmless
 from regard.errors import RegardError
+from regard.folders import read_json
 
 
 def read_lines(path: Path) -> list[str]:
@@ -17,6 +21,19 @@ def read_lines(path: Path) -> list[str]:
         raise RegardError(f"{path}, line {line}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
 
 
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """Turns errors of the library into a `RegardError`: it raises `Exception`, or, if it fails, a `BaseException`."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except BaseException as error:
+        if type(error) is Exception or type(error).__name__ == "PanicException":
+            raise RegardError(f"the tokenizer failed: {error}") from None
+        raise
+
+
 class Tokenizer:
     """A wrapper around the library's tokenizer, the engine."""
 
@@ -26,13 +43,21 @@ class Tokenizer:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        # tokenizer files from elsewhere may enable truncation and padding, which batches do here
+        engine.no_truncation()
+        engine.no_padding()
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Reads a file written by `save`."""
+        data = read_json(path)
         try:
-            return cls(Engine.from_file(str(path)))
-        except Exception as error:  # the library raises only this class
+            expect_harmless(data)
+            with library_errors():
+                engine = Engine.from_file(str(path))
+                engine.post_processor = None  # special tokens are added here, not by the library
+            return cls(engine)
+        except RegardError as error:
             raise RegardError(f"{path}: not {cls.description} ({error})") from None
 
     def save(self, path: Path) -> None:
@@ -42,6 +67,17 @@ class Tokenizer:
     def to_json(self) -> str:
         """The tokenizer as JSON text."""
         return self.engine.to_str()
+
+    def _ids(self, texts: Sequence[str], engine: Engine | None = None) -> list[list[int]]:
+        """The ids of the tokens of each text, by the library."""
+        with library_errors():
+            encodings = (engine or self.engine).encode_batch_fast(list(texts), add_special_tokens=False)
+            return [encoding.ids for encoding in encodings]
+
+    def _texts(self, sentences: Sequence[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
+        """The text of each sentence, by the library."""
+        with library_errors():
+            return self.engine.decode_batch([list(ids) for ids in sentences], skip_special_tokens=skip_special_tokens)
 
     @property
     def vocab_size(self) -> int:

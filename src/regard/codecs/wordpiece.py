@@ -44,9 +44,6 @@ class WordPiece(Tokenizer):
         self.pad, self.unknown, self.begin, self.end, self.mask = (vocabulary[special] for special in SPECIALS)
         self.specials = frozenset(vocabulary[special] for special in SPECIALS)
         self._silent = self.specials - {self.unknown, self.mask}
-        # tokenizer files from elsewhere may enable truncation and padding; here batches do that
-        engine.no_truncation()
-        engine.no_padding()
         engine.decoder = decoders.WordPiece(prefix=INSIDE)
         # "[MASK]" in a text is six characters, not a special token
         engine.add_special_tokens(list(SPECIALS))
@@ -107,8 +104,7 @@ class WordPiece(Tokenizer):
         Args:
             parse_specials: Whether special tokens in a text are parsed as such, as in "Paris is the [MASK] of France".
         """
-        engine = self._special_aware if parse_specials else self.engine
-        return [encoding.ids for encoding in engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return self._ids(texts, self._special_aware if parse_specials else self.engine)
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """The tokens of sentences that are already split into words, and the index of the word of each token.
@@ -127,7 +123,7 @@ class WordPiece(Tokenizer):
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sentence, without [PAD], [CLS] and [SEP]."""
         kept = [[token for token in tokens if token not in self._silent] for tokens in sentences]
-        return self.engine.decode_batch(kept, skip_special_tokens=False)
+        return self._texts(kept, skip_special_tokens=False)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """The name of each token in the vocabulary."""

@@ -18,11 +18,21 @@ from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
-from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_rows, expect_tensors, read_json, write_json
+from regard.interop.files import (
+    ACTIVATIONS,
+    WEIGHTS,
+    expect_only,
+    expect_rows,
+    expect_tensors,
+    read_settings,
+    write_json,
+)
 from regard.models.bert import BertConfig
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
+from regard.store.models import build_without_memory
 
 MODEL_TYPE = "bert"
+MAX_LABELS = 100_000
 LAYER = {
     "attention.self.query": "attention.query",
     "attention.self.key": "attention.key",
@@ -112,7 +122,7 @@ def _canonical_name(name: str) -> str:
 
 def read(folder: Path) -> tuple[BertConfig, dict[str, Tensor], dict[str, WordPiece]]:
     """Reads a Hugging Face folder: config, weights and codecs."""
-    theirs = read_json(folder / "config.json")
+    theirs = read_settings(folder / "config.json")
     tensors = files.read_weights(folder)
     try:
         expect_only(theirs, ONLY)
@@ -193,7 +203,10 @@ def _guess_architecture(tensors: set[str]) -> str:
 
 
 def _read_labels(theirs: Mapping[str, Any]) -> list[str]:
-    numbered = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(theirs.get("num_labels", 2))}
+    count = theirs.get("num_labels", 2)
+    if not 0 < count <= MAX_LABELS:
+        raise RegardError(f"num_labels = {count}; from 1 to {MAX_LABELS:,} can be converted")
+    numbered = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(count)}
     if numbered.keys() != {str(i) for i in range(len(numbered))}:
         raise RegardError(
             f"id2label has the ids {', '.join(numbered)}; number its labels from 0 to {len(numbered) - 1}"
@@ -208,8 +221,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: BertConfig) -> dict[str, 
     # buffers are computed; a pooler that no head uses is ignored by Hugging Face's classes, too
     ignored = BUFFERS if config.head.pooled else BUFFERS | POOLER
     given = {name: tensor for name, tensor in given.items() if name not in ignored}
-    with torch.device("meta"):
-        expected = config.build().state_dict()
+    expected = build_without_memory(config, given, "config.json").state_dict()
     expect_tensors(given, {name: expected[mine] for name, mine in table.items()}, "BERT")
     return {mine: given[name].float() for name, mine in table.items()}
 
@@ -240,7 +252,7 @@ def read_tokenizer(folder: Path, theirs: Mapping[str, Any], vocab_size: int) -> 
 
 def _read_tokenizer(folder: Path) -> WordPiece:
     path = folder / "tokenizer_config.json"
-    settings = read_json(path) if path.is_file() else {}
+    settings = read_settings(path) if path.is_file() else {}
     if (folder / "tokenizer.json").is_file():
         tokenizer = WordPiece.load(folder / "tokenizer.json")
         for key, name in NORMALIZER.items():

@@ -4,7 +4,8 @@ Beam search is CTranslate2's own: with a beam of one it finds the same text as o
 another one. Inspection is left to torch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,17 @@ MIN_COSINE, MIN_COSINE_8_BITS = 1 - 1e-5, 0.99  # of our vector of a text and CT
 SAMPLES, MAX_TOKENS = 8, 16  # number of random texts that an export is checked with, and their maximum length
 
 
+@contextmanager
+def engine_errors(folder: Path) -> Iterator[None]:
+    """Turns errors of CTranslate2, such as those of a damaged export, into a `RegardError`."""
+    try:
+        yield
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise RegardError(
+            f"{folder}: CTranslate2 cannot use this export ({error}); create it again: regard convert MODEL ct2:FOLDER"
+        ) from None
+
+
 class Ct2Translator(Translator):
     """A translator that runs on CTranslate2.
 
@@ -50,7 +62,9 @@ class Ct2Translator(Translator):
         original: Callable[[], Translator],
     ) -> None:
         self.model, self.source, self.target, self._original = model, source, target, original
-        self._engine = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
+        self._folder = folder
+        with engine_errors(folder):
+            self._engine = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
         config = model.config
         self._names = source.names(config.source_vocab_size or config.vocab_size), target.names(config.vocab_size)
         self._ids = {name: token for token, name in enumerate(self._names[1])}
@@ -73,23 +87,24 @@ class Ct2Translator(Translator):
                 "CTranslate2 samples with one seed for all texts, so the samples of one text could not be reproduced "
                 "alone; use --engine torch to sample"
             )
-        found = self._engine.translate_batch(
-            self._to_names(0, sources),
-            self._to_names(1, starts) if any(starts) else None,
-            beam_size=how.width,
-            num_hypotheses=how.n_best,
-            length_penalty=how.length_penalty,
-            max_input_length=0,
-            # in a wider beam, an empty hypothesis would take a place, and results would differ from ours more often
-            min_decoding_length=0 if how.width == 1 else 1,
-            max_decoding_length=max(max_length),
-            return_scores=True,
-        )
-        hypotheses = [
-            (i, tuple(self._ids[name] for name in names[: max_length[i]]), score)
-            for i, result in enumerate(found)
-            for names, score in zip(result.hypotheses, result.scores, strict=True)
-        ]
+        with engine_errors(self._folder):
+            found = self._engine.translate_batch(
+                self._to_names(0, sources),
+                self._to_names(1, starts) if any(starts) else None,
+                beam_size=how.width,
+                num_hypotheses=how.n_best,
+                length_penalty=how.length_penalty,
+                max_input_length=0,
+                # in a wider beam, an empty hypothesis would take a place, and results would differ from ours more often
+                min_decoding_length=0 if how.width == 1 else 1,
+                max_decoding_length=max(max_length),
+                return_scores=True,
+            )
+            hypotheses = [
+                (i, tuple(self._ids[name] for name in names[: max_length[i]]), score)
+                for i, result in enumerate(found)
+                for names, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
         logs: Sequence[tuple[float, ...]] = [()] * len(hypotheses)
         if scores:
             logs = self.token_scores([sources[i] for i, _, _ in hypotheses], [tokens for _, tokens, _ in hypotheses])
@@ -104,13 +119,14 @@ class Ct2Translator(Translator):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_tokens: int = 4096
     ) -> list[tuple[float, ...]]:
         """The log-probability of each token of the targets, end tokens included."""
-        found = self._engine.score_batch(
-            self._to_names(0, sources),
-            self._to_names(1, targets),
-            max_batch_size=batch_tokens,
-            batch_type="tokens",
-            max_input_length=0,
-        )
+        with engine_errors(self._folder):
+            found = self._engine.score_batch(
+                self._to_names(0, sources),
+                self._to_names(1, targets),
+                max_batch_size=batch_tokens,
+                batch_type="tokens",
+                max_input_length=0,
+            )
         return [tuple(result.log_probs) for result in found]
 
     def _to_names(self, side: int, sentences: Sequence[Sequence[int]]) -> list[list[str]]:
@@ -135,7 +151,9 @@ class Ct2Embedder(Embedder):
     def __init__(self, folder: Path, model: Any, tokenizer: WordPiece, original: Callable[[], Embedder]) -> None:
         self.model, self.tokenizer, self._original = model, tokenizer, original
         self.device = torch.device("cpu")
-        self._engine = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
+        self._folder = folder
+        with engine_errors(folder):
+            self._engine = ctranslate2.Encoder(str(folder), intra_threads=torch.get_num_threads())
 
     def _vectors(self, batch: TextBatch, layers: Sequence[int], _join: Join) -> Tensor:
         last = self.model.config.layers
@@ -146,7 +164,8 @@ class Ct2Embedder(Embedder):
         is_padding_BT = no_padding(batch.tokens_BT) if batch.is_padding_BT is None else batch.is_padding_BT
         lengths_B = (~is_padding_BT).sum(1)
         tokens, lengths = (StorageView.from_array(x.int().numpy()) for x in (batch.tokens_BT, lengths_B))
-        found = self._engine.forward_batch(tokens, lengths, batch.segments_BT.tolist())
+        with engine_errors(self._folder):
+            found = self._engine.forward_batch(tokens, lengths, batch.segments_BT.tolist())
         return torch.from_numpy(np.array(found.last_hidden_state))
 
     def trace(self, inputs: Inputs, target: str | Sequence[int] | None = None) -> Trace:

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from regard import folders
+from regard.codecs.tokenizer_file import expect_short
 from regard.errors import RegardError
 from regard.folders import read_tensors
 
@@ -25,19 +27,62 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
 }
+TYPES: dict[type, tuple[str, ...]] = {
+    str: ("model_type", "hidden_act", "activation_function", "problem_type"),
+    list: ("architectures",),
+    dict: ("id2label", "weight_map"),
+    bool: (
+        *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space"),
+        *("scale_embedding", "static_position_embeddings"),
+        *("tie_word_embeddings", "share_encoder_decoder_embeddings"),
+    ),
+    int: (
+        *("num_labels", "vocab_size", "decoder_vocab_size", "d_model"),
+        *("pad_token_id", "eos_token_id", "decoder_start_token_id"),
+    ),
+}
+"""The types of the entries that are used before a config of ours is made of them."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object from a file."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise RegardError(f"{path}: no such file; is this a Hugging Face folder?") from None
-    except ValueError:
-        raise RegardError(f"{path}: damaged, not valid JSON") from None
+    if not path.exists():
+        raise RegardError(f"{path}: no such file; is this a Hugging Face folder?")
+    value = folders.read_json(path)
     if not isinstance(value, dict):
         raise RegardError(f"{path}: expected a JSON object")
     return value
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Reads the entries of a config file that are not null; those in `TYPES` must have the right type."""
+    settings = {key: value for key, value in read_json(path).items() if value is not None}
+    for kind, keys in TYPES.items():
+        for key in keys:
+            if type(settings.get(key, kind())) is not kind:
+                raise RegardError(f"{path}: {key} = {shortened(settings[key])}; its type must be {kind.__name__}")
+    for name in (*settings.get("architectures", ()), *settings.get("weight_map", {}).values()):
+        if not isinstance(name, str) or "/" in name:
+            raise RegardError(f"{path}: {shortened(name)} is not the name of an architecture or of a file")
+    return settings
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Reads the ids of tokens from a JSON file."""
+    vocabulary = read_json(path)
+    for token, number in vocabulary.items():
+        if type(number) is not int:
+            raise RegardError(
+                f"{path}: the id of the token {shortened(token)} is {shortened(number)}; expected a number"
+            )
+    expect_short(vocabulary, str(path))
+    return vocabulary
+
+
+def shortened(value: Any) -> str:
+    """A value for an error message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -50,7 +95,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if (folder / WEIGHTS).is_file():
         return read_tensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
-        files = sorted(set(read_json(folder / INDEX).get("weight_map", {}).values()))
+        files = sorted(set(read_settings(folder / INDEX).get("weight_map", {}).values()))
         if missing := [name for name in files if not (folder / name).is_file()]:
             raise RegardError(f"{folder}: missing {', '.join(missing)}, listed in {INDEX}; download the folder again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}

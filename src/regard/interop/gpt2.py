@@ -18,8 +18,17 @@ from regard.config import parse
 from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.interop import files
-from regard.interop.files import ACTIVATIONS, WEIGHTS, expect_only, expect_rows, expect_tensors, read_json, write_json
+from regard.interop.files import (
+    ACTIVATIONS,
+    WEIGHTS,
+    expect_only,
+    expect_rows,
+    expect_tensors,
+    read_settings,
+    write_json,
+)
 from regard.models.gpt2 import Gpt2Config
+from regard.store.models import build_without_memory
 
 
 class Composition(NamedTuple):
@@ -91,7 +100,7 @@ def names(config: Gpt2Config) -> dict[str, Composition]:
 
 def read(folder: Path) -> tuple[Gpt2Config, dict[str, Tensor], dict[str, LosslessTokenizer]]:
     """Reads a Hugging Face folder: config, weights and codecs."""
-    theirs, tensors = read_json(folder / "config.json"), files.read_weights(folder)
+    theirs, tensors = read_settings(folder / "config.json"), files.read_weights(folder)
     try:
         config = read_config(theirs)
         weights = read_weights(tensors, config)
@@ -133,8 +142,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: Gpt2Config) -> dict[str, 
         if not torch.equal(given.setdefault(EMBEDDING, tensor).float(), tensor.float()):
             raise RegardError(f"{TIED} differs from {EMBEDDING}; only tied output layers can be converted")
     table = names(config)
-    with torch.device("meta"):
-        expected = config.build().state_dict()
+    expected = build_without_memory(config, given, "config.json").state_dict()
     expect_tensors(given, {name: ours.join(expected) for name, ours in table.items()}, "GPT-2")
     return {
         mine: part.float().contiguous()
@@ -145,7 +153,7 @@ def read_weights(theirs: Mapping[str, Tensor], config: Gpt2Config) -> dict[str, 
 
 def _read_tokenizer(folder: Path) -> LosslessTokenizer:
     path = folder / "tokenizer_config.json"
-    if path.is_file() and read_json(path).get("add_prefix_space"):
+    if path.is_file() and read_settings(path).get("add_prefix_space"):
         raise RegardError(
             f"{path}: add_prefix_space = true; only tokenizers that add no space before a text can be converted"
         )

@@ -17,14 +17,18 @@ from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from regard.codecs.subword import BEGIN, END, FOREIGN, PAD_ID, SubwordTokenizer
+from regard.codecs.tokenizer import library_errors
+from regard.codecs.tokenizer_file import expect_short, expect_short_replacements
 from regard.errors import RegardError
 from regard.folders import read_tensors, write_tensors
 from regard.interop import sentencepiece
-from regard.interop.files import ACTIVATIONS, read_json, write_json
+from regard.interop.files import ACTIVATIONS, expect_tensors, read_settings, read_vocabulary, write_json
 from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
+from regard.store.models import build_without_memory
 
 MODEL_TYPE = "marian"
+MAX_VOCABULARY = 10**6
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this much below the lowest piece
 IMPOSSIBLE = -6e4  # a logit with probability 0 that 16 bits can represent
 UNKNOWN = "<unk>"
@@ -143,8 +147,13 @@ class TokenOrder:
     def __init__(self, theirs: Mapping[str, Any]) -> None:
         pad, end = theirs["pad_token_id"], theirs["eos_token_id"]
         begin = theirs.get("decoder_start_token_id", pad)
-        sizes = {"source": theirs["vocab_size"], "target": theirs.get("decoder_vocab_size") or theirs["vocab_size"]}
+        sizes = {"source": theirs["vocab_size"], "target": theirs.get("decoder_vocab_size", theirs["vocab_size"])}
         first = (pad, begin, end)
+        for size in sizes.values():
+            if not 0 < size <= MAX_VOCABULARY or not all(0 <= token < size for token in first):
+                raise RegardError(
+                    f"a vocabulary of {size:,} tokens with the special tokens {first} cannot be converted"
+                )
         self.source, self.target = (
             [*first, *(token for token in range(sizes[side]) if token not in first)] for side in ("source", "target")
         )
@@ -164,16 +173,26 @@ def read_weights(theirs: Mapping[str, Tensor], config: TransformerConfig, order:
         raise RegardError(
             f"not a Marian model with this config.json: missing {missing[:5]}; unexpected {unexpected[:5]}"
         )
+    orders = {
+        "output_bias": order.target,
+        "target_embedding.weight": order.target,
+        "source_embedding.weight": order.source,
+        "output.weight": order.target,
+    }
+    expected = dict(build_without_memory(config, given, "config.json").state_dict())
+    for mine, side in orders.items():
+        if mine in expected:  # if our beginning token is Marian's padding token, Marian has one row less
+            expected[mine] = expected[mine][: max(side) + 1]
+    expected["output_bias"] = expected["output_bias"][None]
+    expect_tensors(
+        {name: given[name] for name in table}, {name: expected[mine] for name, mine in table.items()}, "Marian"
+    )
     weights = {mine: given[name].float() for name, mine in table.items()}
-    weights["output_bias"] = weights["output_bias"].flatten()[order.target]
+    weights["output_bias"] = weights["output_bias"].flatten()
+    for mine, side in orders.items():
+        if mine in weights:
+            weights[mine] = weights[mine][side]
     weights["output_bias"][[PAD_ID, BEGIN]] = IMPOSSIBLE  # Marian's settings forbid generating padding
-    for name, side in (
-        ("target_embedding.weight", order.target),
-        ("source_embedding.weight", order.source),
-        ("output.weight", order.target),
-    ):
-        if name in weights:
-            weights[name] = weights[name][side]
     return weights
 
 
@@ -193,8 +212,11 @@ def make_tokenizer(model: SentencePiece, vocabulary: Mapping[str, int], order: l
             entries.append((piece if _is_language_token(piece) else FOREIGN + (piece or f"<{mine}>"), min_score))
     if order[BEGIN] == order[PAD_ID]:
         entries[BEGIN] = (FOREIGN + "<s>", min_score)
+    if vocabulary[UNKNOWN] not in order:
+        raise RegardError(f"vocab.json: {UNKNOWN} has the id {vocabulary[UNKNOWN]}, which config.json does not have")
     unknown = order.index(vocabulary[UNKNOWN])
-    engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
+    with library_errors():
+        engine = Engine(models.Unigram(entries, unknown, byte_fallback=False))
     steps: list[Any] = [normalizers.Precompiled(model.charsmap)] if model.charsmap else []
     if model.strips:
         steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
@@ -215,7 +237,7 @@ def _is_language_token(piece: str) -> bool:
 
 def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, SubwordTokenizer]]:
     """Reads a Hugging Face folder: config, weights, and the tokenizers of source and target."""
-    theirs = read_json(folder / "config.json")
+    theirs = read_settings(folder / "config.json")
     if not (folder / "model.safetensors").is_file():
         raise RegardError(
             f"{folder}: has no model.safetensors. Pickled weights are not opened, because they can run any code; "
@@ -223,6 +245,8 @@ def read(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], dict[str, 
         )
     try:
         return _read(folder, theirs)
+    except RegardError as error:
+        raise RegardError(f"{folder}: {error}") from None
     except KeyError as error:
         raise RegardError(f"{folder}: config.json or vocab.json lacks {error}") from None
 
@@ -241,9 +265,9 @@ def _read(
             )
         tokenizer = SubwordTokenizer.load(folder / "tokenizer.json")
         return config, weights, {"source": tokenizer, "target": tokenizer}
-    vocabularies = [read_json(folder / "vocab.json")]
+    vocabularies = [read_vocabulary(folder / "vocab.json")]
     if (folder / "target_vocab.json").is_file():
-        vocabularies.append(read_json(folder / "target_vocab.json"))
+        vocabularies.append(read_vocabulary(folder / "target_vocab.json"))
     source = make_tokenizer(_read_pieces(folder / "source.spm"), vocabularies[0], order.source)
     target = make_tokenizer(_read_pieces(folder / "target.spm"), vocabularies[-1], order.target)
     return config, weights, {"source": source, "target": target}
@@ -251,7 +275,10 @@ def _read(
 
 def _read_pieces(path: Path) -> SentencePiece:
     try:
-        return sentencepiece.read(path.read_bytes())
+        model = sentencepiece.read(path.read_bytes())
+        expect_short(model.pieces)
+        expect_short_replacements(model.charsmap)
+        return model
     except FileNotFoundError:
         raise RegardError(f"{path}: no such file") from None
     except RegardError as error:

@@ -27,9 +27,10 @@ from regard.interop.bert import (
     read_tokenizer,
     write_tokenizer,
 )
-from regard.interop.files import WEIGHTS, expect_only, expect_tensors, read_json, write_json
+from regard.interop.files import WEIGHTS, expect_only, expect_tensors, read_settings, write_json
 from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, RegressionHead
 from regard.models.roformer import RoFormerConfig
+from regard.store.models import build_without_memory
 
 MODEL_TYPE = "roformer"
 ANGLES, DEFAULT_LENGTH = "encoder.embed_positions.weight", 1536
@@ -96,7 +97,7 @@ def _angles(config: RoFormerConfig, length: int) -> Tensor:
 
 def read(folder: Path) -> tuple[RoFormerConfig, dict[str, Tensor], dict[str, WordPiece]]:
     """Reads a Hugging Face folder: config, weights and codecs."""
-    theirs = read_json(folder / "config.json")
+    theirs = read_settings(folder / "config.json")
     tensors = files.read_weights(folder)
     try:
         expect_only(theirs, ONLY)
@@ -131,16 +132,19 @@ def read_weights(theirs: Mapping[str, Tensor], config: RoFormerConfig) -> dict[s
     if ANGLES in given:
         _expect_angles(given.pop(ANGLES), config)
     table = {name.removeprefix(prefix): mine for name, mine in names(config).items()}
-    with torch.device("meta"):
-        expected = config.build().state_dict()
+    expected = build_without_memory(config, given, "config.json").state_dict()
     expect_tensors(given, {name: expected[mine] for name, mine in table.items()}, "RoFormer")
     return {mine: given[name].float() for name, mine in table.items()}
 
 
 def _expect_angles(theirs: Tensor, config: RoFormerConfig) -> None:
     """Raises `RegardError` unless a table has the paper's angles, up to rounding in its dtype or in float32."""
-    expected_TK = _angles(config, theirs.size(0) if theirs.dim() else 0)
-    expect_tensors({ANGLES: theirs}, {ANGLES: expected_TK}, "RoFormer")
+    length = theirs.size(0) if theirs.dim() else 0
+    # before the table is computed, whose width config.json determines
+    expect_tensors(
+        {ANGLES: theirs}, {ANGLES: torch.empty(length, config.width // config.heads, device="meta")}, "RoFormer"
+    )
+    expected_TK = _angles(config, length)
     rounding = max(torch.finfo(dtype).eps for dtype in (theirs.dtype, torch.float32))
     if not torch.allclose(theirs.float(), expected_TK, rtol=0, atol=rounding):
         raise RegardError(f"{ANGLES} differs from the paper's angles; only those can be converted")
@@ -149,7 +153,7 @@ def _expect_angles(theirs: Tensor, config: RoFormerConfig) -> None:
 def _expect_wordpiece(folder: Path) -> None:
     """Raises `RegardError` unless the tokenizer is BERT's; RoFormer's, in the same files, splits Chinese into words."""
     path = folder / "tokenizer_config.json"
-    kind = (read_json(path) if path.is_file() else {}).get("tokenizer_class", "RoFormerTokenizer")
+    kind = (read_settings(path) if path.is_file() else {}).get("tokenizer_class", "RoFormerTokenizer")
     if kind not in ("BertTokenizer", "BertTokenizerFast"):
         raise RegardError(
             f"{path}: tokenizer_class = {kind!r} splits Chinese into words with rjieba, which is not supported; "

@@ -7,8 +7,9 @@ paper, keys and values of the source are projected, as in a Transformer with one
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from regard.blocks import masks
@@ -18,7 +19,7 @@ from regard.blocks.dropout import Dropout
 from regard.blocks.embedding import make_embeddings
 from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Learned, Positions
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Positive, Problem, Rate, VocabSize, Width
 
 HALF = 0.5**0.5  # the sum of two numbers of variance 1, times this, has variance 1
 
@@ -28,17 +29,17 @@ class ConvSeq2SeqConfig(Config):
     """Hyperparameters of a convolutional encoder-decoder."""
 
     kind: Literal["conv_seq2seq"] = "conv_seq2seq"
-    vocab_size: Positive
+    vocab_size: VocabSize
     """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
-    source_vocab_size: Positive | None = None
+    source_vocab_size: VocabSize | None = None
     """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
-    width: Positive = 256
+    width: Width = 256
     """Model width (d_model, hidden size)."""
-    encoder_layers: Positive = 4
+    encoder_layers: Layers = 4
     """Number of encoder layers."""
-    decoder_layers: Positive = 3
+    decoder_layers: Layers = 3
     """Number of decoder layers."""
-    kernel: Positive = 3
+    kernel: Annotated[int, Field(ge=1, le=999)] = 3
     """Kernel size of the convolutions, an odd number of tokens."""
     context: Positive = 1024
     """Context length: maximum sequence length in tokens, the number of learned positions."""

@@ -25,7 +25,7 @@ from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Learned, Positions
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Positive, Problem, Rate, VocabSize, Width
 from regard.models.interface import Stack
 
 
@@ -34,15 +34,15 @@ class Gpt2Config(Config):
     """Hyperparameters of a GPT-2."""
 
     kind: Literal["gpt2"] = "gpt2"
-    vocab_size: Positive
+    vocab_size: VocabSize
     """Vocabulary size. Taken from the tokenizer."""
-    width: Positive = 768
+    width: Width = 768
     """Model width (d_model, hidden size)."""
     heads: Positive = 12
     """Number of attention heads per layer."""
-    ff_width: Positive = 3072
+    ff_width: Width = 3072
     """Feed-forward width (d_ff, intermediate size)."""
-    layers: Positive = 12
+    layers: Layers = 12
     """Number of layers."""
     context: Positive = 1024
     """Context length: maximum sequence length in tokens, the number of learned positions."""

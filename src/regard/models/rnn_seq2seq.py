@@ -16,7 +16,7 @@ from regard.blocks.embedding import make_embeddings
 from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.recurrent import AttentiveCell, Cell, CellState, RecurrentEncoder
 from regard.blocks.scores import AdditiveScore, DotScore, LocationAwareScore, ScoredAttention
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Problem, Rate, VocabSize, Width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,19 +24,19 @@ class RnnSeq2SeqConfig(Config):
     """Hyperparameters of a recurrent encoder-decoder."""
 
     kind: Literal["rnn_seq2seq"] = "rnn_seq2seq"
-    vocab_size: Positive
+    vocab_size: VocabSize
     """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
-    source_vocab_size: Positive | None = None
+    source_vocab_size: VocabSize | None = None
     """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
     cell: Cell = "gru"
     """Recurrent cell: tanh RNN, GRU or LSTM."""
     attention: Literal["none", "dot", "scaled_dot", "additive", "location_aware"] = "additive"
     """Attention of the decoder to the source: its score function, or none."""
-    width: Positive = 256
+    width: Width = 256
     """Model width (hidden size), of embeddings and of recurrent layers."""
-    encoder_layers: Positive = 1
+    encoder_layers: Layers = 1
     """Number of encoder layers."""
-    decoder_layers: Positive = 1
+    decoder_layers: Layers = 1
     """Number of decoder layers."""
     bidirectional: bool = True
     """Bidirectional encoder: half of the width reads in each direction."""

@@ -20,7 +20,7 @@ from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.recurrent import Cell, RecurrentEncoder
 from regard.blocks.shapes import expect
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Problem, Rate, VocabSize, Width
 
 PAD_FEATURE, UNKNOWN = 0, 1
 """The first two ids of every feature."""
@@ -31,7 +31,7 @@ class RnnTaggerConfig(Config):
     """Hyperparameters of a tagger, and its labels."""
 
     kind: Literal["rnn_tagger"] = "rnn_tagger"
-    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    sizes: Annotated[tuple[VocabSize, ...], Field(min_length=1)]
     """Vocabulary size of each feature of a word, padding and unknown included; the first feature is the word. Taken
     from the tokenizer."""
     labels: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -40,13 +40,13 @@ class RnnTaggerConfig(Config):
     """Recurrent cell: tanh RNN, GRU or LSTM."""
     bidirectional: bool = True
     """Bidirectional layers: half of the width reads in each direction."""
-    word_width: Positive = 100
+    word_width: Width = 100
     """Embedding width of words."""
-    feature_width: Positive = 32
+    feature_width: Width = 32
     """Embedding width of every other feature."""
-    width: Positive = 128
+    width: Width = 128
     """Hidden size of the recurrent layers."""
-    layers: Positive = 1
+    layers: Layers = 1
     """Number of recurrent layers."""
     dropout: Rate = 0.3
     """Dropout rate."""

@@ -25,7 +25,7 @@ from regard.blocks.initialization import normal_
 from regard.blocks.layers import EncoderLayer
 from regard.blocks.norms import LayerNorm
 from regard.blocks.operations import Call, Operation
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Positive, Problem, Rate, VocabSize, Width
 from regard.models.heads import AnyHead, PretrainingHead
 
 
@@ -34,15 +34,15 @@ class RoFormerConfig(Config):
     """Hyperparameters of a RoFormer, and its head."""
 
     kind: Literal["roformer"] = "roformer"
-    vocab_size: Positive
+    vocab_size: VocabSize
     """Vocabulary size. Taken from the tokenizer."""
-    width: Positive = 768
+    width: Width = 768
     """Model width (d_model, hidden size)."""
     heads: Positive = 12
     """Number of attention heads per layer."""
-    ff_width: Positive = 3072
+    ff_width: Width = 3072
     """Feed-forward width (d_ff, intermediate size)."""
-    layers: Positive = 12
+    layers: Layers = 12
     """Number of layers."""
     segments: Positive = 2
     """Number of segment embeddings (token types)."""

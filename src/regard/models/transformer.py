@@ -22,7 +22,7 @@ from regard.blocks.linear import Linear
 from regard.blocks.norms import NormKind, Placement, make_norm
 from regard.blocks.operations import OUTPUTS, Call, Operation
 from regard.blocks.positions import Kind, Merge, Positions, make_positions
-from regard.config import Config, Positive, Problem, Rate
+from regard.config import Config, Layers, Positive, Problem, Rate, VocabSize, Width
 from regard.models.interface import Stack
 
 
@@ -31,19 +31,19 @@ class TransformerConfig(Config):
     """Hyperparameters of a Transformer."""
 
     kind: Literal["transformer"] = "transformer"
-    vocab_size: Positive
+    vocab_size: VocabSize
     """Vocabulary size of the target; of both languages where they share one. Taken from the tokenizer."""
-    source_vocab_size: Positive | None = None
+    source_vocab_size: VocabSize | None = None
     """Vocabulary size of the source; without it, the source shares the target's vocabulary and embedding."""
-    width: Positive = 256
+    width: Width = 256
     """Model width (d_model, hidden size)."""
     heads: Positive = 4
     """Number of attention heads per layer."""
-    ff_width: Positive = 1024
+    ff_width: Width = 1024
     """Feed-forward width (d_ff, intermediate size)."""
-    encoder_layers: Positive = 3
+    encoder_layers: Layers = 3
     """Number of encoder layers."""
-    decoder_layers: Positive = 3
+    decoder_layers: Layers = 3
     """Number of decoder layers."""
     context: Positive = 1024
     """Maximum sequence length of learned and Fourier positions and of batch norm."""

@@ -18,7 +18,7 @@ from regard.codecs import interface as codecs_
 from regard.codecs.interface import Codec
 from regard.config import Config, parse
 from regard.errors import RegardError
-from regard.folders import read_tensors, verify, write_folder, write_tensors
+from regard.folders import read_json, read_tensors, verify, write_folder, write_tensors
 from regard.version import __version__
 
 FORMAT = 2
@@ -97,7 +97,9 @@ def write_about(path: Path, task: str, config: Config, codecs: Mapping[str, Code
 
 def read_about(path: Path) -> tuple[str, dict[str, Any], dict[str, CodecFile]]:
     """Reads what `write_about` wrote: the task, the model's config and the files of the codecs."""
-    data = json.loads(path.read_text("utf-8"))
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise RegardError(f"{path}: damaged, expected a JSON object")
     if is_old(data):
         raise RegardError(
             f"{path.parent} was written by an older version of Regard; convert it: regard convert {path.parent} NEW"
@@ -137,8 +139,26 @@ def load_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) ->
         tensor.copy_(loaded[name])
 
 
+def build_without_memory(config: Any, loaded: Mapping[str, Tensor], source: str) -> nn.Module:
+    """The model of a config, on the device "meta"; a config with more layers than there are tensors is an error."""
+    names = ("layers", "encoder_layers", "decoder_layers")
+    if (layers := sum(getattr(config, name, 0) for name in names)) > len(loaded):
+        raise RegardError(f"{source}: {layers:,} layers in the config, but only {len(loaded):,} tensors")
+    with torch.device("meta"):
+        model: nn.Module = config.build()
+    return model
+
+
+def expect_finite(loaded: Mapping[str, Tensor], source: str) -> None:
+    """Raises `RegardError` if a tensor contains NaN or infinity."""
+    for name, tensor in loaded.items():
+        # the extremes, because they are NaN if any value is, and need no memory
+        if tensor.is_floating_point() and tensor.numel() and not torch.stack(tensor.aminmax()).isfinite().all():
+            raise RegardError(f"{source}: {name} contains NaN or infinity; get the model again, or train it again")
+
+
 def expect_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) -> None:
-    """Raises `RegardError` if names or shapes of tensors do not match those of a model."""
+    """Raises `RegardError` if names, shapes or kinds of numbers of tensors do not match those of a model."""
     own = tensors(model)
     problems = [f"{name} is missing" for name in own.keys() - loaded.keys()]
     problems += [f"{name} is unexpected" for name in loaded.keys() - own.keys()]
@@ -146,6 +166,11 @@ def expect_tensors(model: nn.Module, loaded: Mapping[str, Tensor], source: str) 
         f"{name} has shape {tuple(loaded[name].shape)}, but the config requires {tuple(tensor.shape)}"
         for name, tensor in own.items()
         if name in loaded and loaded[name].shape != tensor.shape
+    ]
+    problems += [
+        f"{name} is {loaded[name].dtype}, but the model computes with {tensor.dtype}"
+        for name, tensor in own.items()
+        if name in loaded and loaded[name].is_floating_point() != tensor.is_floating_point()
     ]
     if problems:
         raise RegardError("\n  ".join([f"{source}: tensors do not match the config", *sorted(problems)[:10]]))

@@ -88,10 +88,18 @@ def test_masks_are_filled_with_the_most_probable_words() -> None:
     for place, guesses in zip(places, (first, second), strict=True):
         assert [guess.probability for guess in guesses] == pytest.approx(probabilities[place].topk(3).values.tolist())
         assert guesses[0].word == TOKENIZER.pieces([int(probabilities[place].argmax())])[0]
-    with pytest.raises(ValueError, match=r"the text contains no \[MASK\]; write"):
+    with pytest.raises(ValueError, match=r"the text 'the dog' contains no \[MASK\]; write"):
         GUESSER.fill("the dog")
-    with pytest.raises(ValueError, match=r"the text contains no \[MASK\] within its first 24 tokens"):
+    with pytest.raises(ValueError, match=r"contains no \[MASK\] within its first 24 tokens"):
         GUESSER.fill("the dog " * 30 + "[MASK]")
+
+
+def test_texts_are_filled_together_as_each_alone() -> None:
+    texts = ["the [MASK] dog ran to [MASK]", "[MASK]", "a small child is [MASK] bread in the old house"]
+    for text, together in zip(texts, GUESSER.fill(texts, count=2), strict=True):
+        for one, other in zip(together, GUESSER.fill(text, count=2), strict=True):
+            assert [each.word for each in one] == [each.word for each in other]
+            assert [each.probability for each in one] == pytest.approx([each.probability for each in other])
 
 
 def test_next_sentence_prediction_gives_a_probability() -> None:

@@ -15,6 +15,7 @@ from regard.cli.doctor import doctor
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
 from regard.cli.explore import explore
+from regard.cli.fill import fill
 from regard.cli.glue import glue
 from regard.cli.lab import lab
 from regard.cli.look import look
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    *(train, translate, complete, classify, tag, embed, evaluate, score, compare, glue),
+    *(train, translate, complete, classify, tag, fill, embed, evaluate, score, compare, glue),
     *(look, explore, convert, recipes, describe, plan, doctor),
 ):
     app.command()(verb)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from regard.blocks.loss import linear_cross_entropy_and_hits
 from regard.codecs.interface import CodecExamples
 from regard.codecs.wordpiece import MASK
-from regard.data.batches import IGNORED, count_tokens
+from regard.data.batches import BATCH_TOKENS, IGNORED, count_tokens
 from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import PretrainingBatch, PretrainingExamples, encoded
@@ -23,6 +23,7 @@ from regard.explain.trace import Inputs, Trace
 from regard.folders import cache
 from regard.models.heads import PretrainingHead
 from regard.tasks.embedding import Embedder
+from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed, means
 
@@ -77,15 +78,34 @@ class WordPrediction:
 class MaskFiller(Embedder):
     """A BERT with its MLM head, which fills masks."""
 
-    @torch.no_grad()
-    def fill(self, text: str, count: int = 5) -> list[list[WordPrediction]]:
+    @overload
+    def fill(self, texts: str, count: int = 5) -> list[list[WordPrediction]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, texts: Sequence[str], count: int = 5) -> list[list[list[WordPrediction]]]: ...
+
+    def fill(self, texts: str | Sequence[str], count: int = 5) -> Any:
         """For each `[MASK]` in a text, the `count` most probable words, best first."""
-        encoded = self.read(text)
-        if self.tokenizer.mask not in encoded.tokens:
-            where = f" within its first {self.model.limit} tokens" if encoded.is_truncated else ""
-            raise RegardError(f"the text contains no {MASK}{where}; write {MASK} in place of each word to predict")
-        logits_TV = self.model(*self.inputs(encoded))[0]
-        best = logits_TV[list(self._masked(encoded))].softmax(-1).topk(min(count, logits_TV.size(1)))
+        return as_given(texts, self._fill(expect_texts(texts), count))
+
+    @torch.no_grad()
+    def _fill(self, texts: Sequence[str], count: int) -> list[list[list[WordPrediction]]]:
+        encoded, mask = [self.read(text) for text in texts], self.tokenizer.mask
+        for text, one in zip(texts, encoded, strict=True):
+            if mask not in one.tokens:
+                where = f" within its first {self.model.limit} tokens" if one.is_truncated else ""
+                raise RegardError(
+                    f"the text {text[:60]!r} contains no {MASK}{where}; write {MASK} in place of each word to predict"
+                )
+        result: dict[int, list[list[WordPrediction]]] = {}
+        for indices, batch in self.batches(encoded, BATCH_TOKENS):
+            x_BTD = self.model.hidden(*batch.inputs)
+            for i, x_TD, tokens_T in zip(indices, x_BTD, batch.tokens_BT, strict=True):
+                logits_NV = self.model.answer(x_TD[tokens_T == mask][None])[0]
+                result[i] = self._candidates(logits_NV, min(count, logits_NV.size(1)))
+        return [result[i] for i in range(len(texts))]
+
+    def _candidates(self, logits_NV: Tensor, count: int) -> list[list[WordPrediction]]:
+        best = logits_NV.softmax(-1).topk(count)
         return [
             [WordPrediction(word, p) for word, p in zip(self.tokenizer.pieces(words), probabilities, strict=True)]
             for words, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -129,7 +149,7 @@ class PretrainingTask(Task):
     """Text; the losses and accuracies of MLM and NSP."""
 
     name = "pretraining"
-    verbs = ("look", "explore", "embed")
+    verbs = ("fill", "look", "explore", "embed")
     data = (DocumentsConfig,)
 
     def __init__(self, setup: Setup) -> None:

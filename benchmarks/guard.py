@@ -95,7 +95,7 @@ VERBS: dict[str, list[str]] = {
     "classify": ["classify", "--model", "runs/bert/classify", "--json", TEXT],
     "tag": ["tag", "--model", "runs/bert/tag", "--json", TEXT],
     "tag, recurrent": ["tag", "--model", "runs/tag/rnn", "--json", TEXT],
-    "embed": ["embed", "--model", "runs/bert/pretrain", "table.txt"],
+    "embed": ["embed", "--model", "runs/bert/pretrain", "--file", "table.txt"],
     "evaluate a translator": [
         "evaluate", "runs/translate/rnn", "--json", "--source", "source.txt", "--reference", "target.txt",
     ],

@@ -39,6 +39,17 @@ def test_samples_are_headed_by_their_seeds(model: Path) -> None:
     assert run(*shared, "--seed", 6) == found[1].text + "\n"
 
 
+def test_several_texts_are_continued_as_each_alone(model: Path, tmp_path: Path) -> None:
+    shared = ("--model", model, "--max-tokens", 9)
+    for options in ((), ("--samples", 2), ("--beam", 2, "--n-best", 2)):
+        romeo, nurse = (run(*shared, *options, prompt) for prompt in ("ROMEO:", "NURSE:\nAnon"))
+        assert run(*shared, *options, "ROMEO:", "NURSE:\nAnon") == f"=== ROMEO:\n{romeo}=== NURSE: Anon\n{nurse}"
+    lines = [json.loads(line) for line in run(*shared, "--json", "ROMEO:", "NURSE:").splitlines()]
+    assert [line["prompt"] for line in lines] == ["ROMEO:", "NURSE:"]
+    (tmp_path / "prompt").write_text("ROMEO:\nBut\n")
+    assert run(*shared, "--file", tmp_path / "prompt") == run(*shared, "ROMEO:\nBut")
+
+
 def test_json_has_the_probability_of_each_token(model: Path) -> None:
     shared = ("--model", model, "ROMEO:", "--max-tokens", 9, "--json")
     lines = [json.loads(line) for line in run(*shared, "--samples", 2, "--top-p", 0.9).splitlines()]
@@ -53,8 +64,10 @@ def test_json_has_the_probability_of_each_token(model: Path) -> None:
         )
         assert [token["token"] for token in line["tokens"]] == list(completion.tokens)
         assert [token["piece"] for token in line["tokens"]] == list(completion.pieces)
+        assert line["log_probability"] == pytest.approx(completion.log_probability, abs=1e-4)
+        assert line["mean_log_probability"] == pytest.approx(completion.mean_log_probability, abs=1e-5)
         assert [token["log_probability"] for token in line["tokens"]] == pytest.approx(
-            completion.token_scores, abs=1e-5
+            completion.token_log_probabilities, abs=1e-5
         )
     best = [json.loads(line) for line in run(*shared, "--beam", 3, "--n-best", 2).splitlines()]
     expected = regard.load(str(model)).best("ROMEO:", tokens=9, beam=3, n_best=2)

@@ -1,6 +1,7 @@
 """The verbs of encoders: `classify`, `tag`, `embed` and `glue`."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,11 @@ def test_a_tab_separates_the_texts_of_a_pair(models: Path) -> None:
 @pytest.mark.parametrize("name", ["pos", "rnn_tagger"])
 def test_words_are_tagged(models: Path, name) -> None:
     expected = regard.load(str(models / name)).tag([["The", "brown", "dog", "ran"]])[0]
-    assert run("tag", "--model", models / name, "The brown dog ran") == " ".join(expected) + "\n"
+    words = ["The", "brown", "dog", "ran"]
+    joined = " ".join(f"{word}/{tag}" for word, tag in zip(words, expected, strict=True))
+    assert run("tag", "--model", models / name, "The brown dog ran") == joined + "\n"
+    lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(words, expected, strict=True)) + "\n"
+    assert run("tag", "--model", models / name, "--conll", *["The brown dog ran"] * 2) == lines * 2
     found = json.loads(run("tag", "--model", models / name, "--json", "The brown dog ran"))
     assert found == {"words": ["The", "brown", "dog", "ran"], "tags": expected}
 
@@ -60,19 +65,42 @@ def test_texts_are_embedded(models: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("\n".join([*TEXTS, ""]) + "\n")
     out = tmp_path / "v.npy"
     output = run(
-        "embed", "--model", models / "plain", tmp_path / "texts", "-o", out, "--layers", "-2:", "--join", "sum"
+        "embed",
+        "--model",
+        models / "plain",
+        "--file",
+        tmp_path / "texts",
+        "-o",
+        out,
+        "--layers",
+        "-2:",
+        "--join",
+        "sum",
     )
     assert output == f"{out}: 6 vectors of width 8\n"
     encoder = regard.load(str(models / "plain"))
     assert np.array_equal(np.load(out), encoder.embed([*TEXTS, ""], layers=[1, 2], join="sum").numpy())
     lines = run("embed", "--model", models / "guesser", stdin="good food\n").splitlines()
     assert json.loads(lines[0])["text"] == "good food"
-    run("embed", "--model", models / "plain", tmp_path / "texts", "-o", tmp_path / "v.parquet")
+    assert run("embed", "--model", models / "guesser", "good food").splitlines() == lines
+    run("embed", "--model", models / "plain", "--file", tmp_path / "texts", "-o", tmp_path / "v.parquet")
     table = parquet.read_table(tmp_path / "v.parquet").to_pydict()
     assert table["text"] == [*TEXTS, ""]
     assert np.allclose(table["vector"], encoder.embed([*TEXTS, ""]).numpy())
-    run("embed", "--model", models / "plain", tmp_path / "texts", "-o", tmp_path / "v.json", "--normalise")
+    run("embed", "--model", models / "plain", "--file", tmp_path / "texts", "-o", tmp_path / "v.json", "--normalise")
     assert np.allclose(np.linalg.norm(json.loads((tmp_path / "v.json").read_text()), axis=1), 1, atol=1e-6)
+
+
+def test_masks_are_filled(models: Path) -> None:
+    text = "the [MASK] dog ran to [MASK]"
+    expected = regard.load(str(models / "guesser")).fill(text, 2)
+    lines = ["\t".join(f"{each.word} {each.probability:.3f}" for each in mask) for mask in expected]
+    assert run("fill", "-m", models / "guesser", "--top-k", 2, text).splitlines() == lines
+    found = json.loads(run("fill", "-m", models / "guesser", "--top-k", 2, "--json", text))
+    assert found["text"] == text
+    for mask, words in zip(found["masks"], expected, strict=True):
+        assert [each["word"] for each in mask] == [each.word for each in words]
+        assert [each["probability"] for each in mask] == pytest.approx([each.probability for each in words])
 
 
 def test_truncated_texts_are_reported(models: Path) -> None:
@@ -99,14 +127,21 @@ def test_truncated_texts_are_reported(models: Path) -> None:
         (["look", "-m", "rnn_tagger", "x"], "not for `regard look`; try `regard tag`"),
         (["embed", "-m", "plain", "-o", "nowhere/v.npy"], "nowhere: no such folder"),
         (["embed", "-m", "plain", "--layers", "4:x"], "--layers 4:x: write numbers such as -1 or 1,2, or a range"),
+        (["fill", "-m", "guesser", "the dog"], "the text 'the dog' contains no [MASK]; write [MASK] in place of each"),
         (["embed", "-m", "plain", "--layers", "7"], "layers must be from 0 to 2"),
+        (
+            ["embed", "-m", "plain", "--layers", "-4:"],
+            "--layers -4:: the model has layers 0 to 2, or -3 to -1 from the",
+        ),
+        (["embed", "-m", "plain", "--layers", "2:1"], "--layers 2:1: the range is empty"),
+        (["tag", "-m", "pos", "--conll", "--json", "x"], "--conll and --json cannot be combined"),
         (["embed", "-m", "plain", "-o", "v.txt"], "v.txt: unknown format; use .npy, .json or .parquet"),
         (["glue", "plain", "--data", ".", "--tasks", "ax"], "--tasks ax: no such training task"),
     ],
 )
 def test_wrong_arguments_are_reported(models: Path, monkeypatch, arguments, message) -> None:
     monkeypatch.chdir(models)
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         run(*arguments, stdin="x\n")
 
 

@@ -66,7 +66,7 @@ def test_json_output_has_scores_and_n_best_translations(folder: Path) -> None:
     assert answer["source"] == "2 días"
     (sentence,) = answer["sentences"]
     assert answer["translation"] == sentence["translations"][0]["text"]
-    scores = [t["score"] for t in sentence["translations"]]
+    scores = [t["mean_log_probability"] for t in sentence["translations"]]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
 

@@ -69,15 +69,15 @@ def test_greedy_translations_and_scores_equal_torch(tmp_path: Path, shape) -> No
     mine, fast = regard.load(name), regard.load(f"ct2:{tmp_path / 'fast'}")
     for (ours,), (theirs,) in zip(*(t.translate(SENTENCES, beam=1) for t in (mine, fast)), strict=True):
         assert (theirs.tokens, theirs.words, theirs.truncated) == (ours.tokens, ours.words, ours.truncated)
-        assert_same(torch.tensor(theirs.word_scores), torch.tensor(ours.word_scores), TOLERANCE)
-        assert theirs.score == pytest.approx(ours.score, abs=TOLERANCE)
+        assert_same(torch.tensor(theirs.word_log_probabilities), torch.tensor(ours.word_log_probabilities), TOLERANCE)
+        assert theirs.mean_log_probability == pytest.approx(ours.mean_log_probability, abs=TOLERANCE)
 
 
 def test_a_prefix_is_kept_and_included_in_the_score(pair) -> None:
     prefixes = ["el niño", "", "x", "", "bread"]
     for ours, theirs in zip(*(t.translate(SENTENCES, beam=1, prefixes=prefixes) for t in pair), strict=True):
         assert theirs[0].tokens == ours[0].tokens
-        assert theirs[0].score == pytest.approx(ours[0].score, abs=TOLERANCE)
+        assert theirs[0].mean_log_probability == pytest.approx(ours[0].mean_log_probability, abs=TOLERANCE)
         assert theirs[0].text.startswith(prefixes.pop(0))
 
 
@@ -108,7 +108,7 @@ def test_word_scores_are_computed_only_on_request(pair, monkeypatch) -> None:
     monkeypatch.setattr(fast, "token_scores", None)
     found = fast.translate(SENTENCES, beam=1, scores=False)
     assert [each.text for (each,) in found] == [each.text for (each,) in expected]
-    assert {each.word_scores for (each,) in found} == {()}
+    assert {each.word_log_probabilities for (each,) in found} == {()}
 
 
 def test_unsupported_operations_raise_an_error(pair) -> None:

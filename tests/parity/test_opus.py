@@ -282,7 +282,9 @@ def test_words_with_unknown_tokens_can_be_aligned(ours) -> None:
         for translation in found:
             assert list(translation.alignment.source) == words
             assert all(len(row) == len(words) for row in translation.alignment.weights)
-            assert len(translation.words) == len(translation.word_scores) == len(translation.alignment.weights)
+            assert (
+                len(translation.words) == len(translation.word_log_probabilities) == len(translation.alignment.weights)
+            )
 
 
 def test_tokens_of_the_other_language_are_decoded_as_in_marian(folder: Path, theirs, ours) -> None:

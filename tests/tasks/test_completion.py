@@ -85,7 +85,7 @@ def test_a_sample_does_not_depend_on_the_others(name, prompt, seed, sample, slid
     (alone,) = of.complete(prompt, seed=seed + sample, **options)
     assert together[sample].tokens == alone.tokens
     assert together[sample].seed == alone.seed
-    assert together[sample].token_scores == pytest.approx(alone.token_scores)
+    assert together[sample].token_log_probabilities == pytest.approx(alone.token_log_probabilities)
 
 
 @given(names, prompts, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 3.0]))
@@ -93,10 +93,10 @@ def test_a_sample_does_not_depend_on_the_others(name, prompt, seed, sample, slid
 def test_scores_are_log_probabilities_of_the_model(name, prompt, seed, temperature) -> None:
     of = COMPLETERS[name]
     (found,) = of.complete(prompt, tokens=9, seed=seed, temperature=temperature, repetition_penalty=2.0, top_k=3)
-    assert len(found.tokens) == len(found.token_scores) == len(found.pieces)
+    assert len(found.tokens) == len(found.token_log_probabilities) == len(found.pieces)
     trace = of.trace(prompt, found.tokens)
     logs = trace.log_probabilities(trace.run())[0, -len(found.tokens) :]
-    assert found.token_scores == pytest.approx(logs.tolist())
+    assert found.token_log_probabilities == pytest.approx(logs.tolist())
 
 
 @given(
@@ -182,9 +182,11 @@ def test_beam_search_returns_the_best_with_their_scores(name) -> None:
     of = COMPLETERS[name]
     found = of.best("ROMEO:", beam=6, n_best=3, tokens=5, length_penalty=0.5)
     assert len({completion.tokens for completion in found}) == 3
-    assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
+    ranks = [c.log_probability / len(c.tokens) ** 0.5 for c in found]
+    assert ranks == sorted(ranks, reverse=True)
     for completion in found:
-        assert completion.score == pytest.approx(sum(completion.token_scores) / len(completion.tokens) ** 0.5)
+        assert completion.log_probability == pytest.approx(sum(completion.token_log_probabilities))
+        assert completion.mean_log_probability == pytest.approx(completion.log_probability / len(completion.tokens))
         assert completion.seed is None
 
 

@@ -17,7 +17,7 @@ def backwards(texts, _prefixes=()):
 
 def test_texts_are_translated_by_sentence_and_joined_in_order() -> None:
     texts = ["  One two. Three four five!\n\nSix", "", "seven eight"]
-    found = list(translate_texts(iter(texts), backwards))
+    found = list(translate_texts(texts, backwards))
     assert [document.text for document in found] == texts
     assert [document.translation(0) for document in found] == ["  two. One five! four Three\n\nSix", "", "eight seven"]
     assert found[0].translation(1) == texts[0].upper()
@@ -25,12 +25,12 @@ def test_texts_are_translated_by_sentence_and_joined_in_order() -> None:
 
 
 def test_links_count_words_over_the_whole_text() -> None:
-    (found,) = translate_texts(iter(["One two. Three four five!\nSix"]), backwards)
+    (found,) = translate_texts(["One two. Three four five!\nSix"], backwards)
     assert found.pharaoh(0) == "1-0 0-1 4-2 3-3 2-4 5-5"
 
 
 def test_sentences_without_a_space_between_them_share_a_word() -> None:
-    (found,) = translate_texts(iter(["你好。世界。 再见"]), backwards)
+    (found,) = translate_texts(["你好。世界。 再见"], backwards)
     assert found.translation(0) == "你好。世界。 再见"
     assert found.pharaoh(0) == "0-0 0-0 1-1"
 
@@ -47,7 +47,7 @@ def test_sentences_translated_from_chinese_are_separated_by_spaces() -> None:
             for t in texts
         ]
 
-    (found,) = translate_texts(iter(["你好。世界。"]), translate)
+    (found,) = translate_texts(["你好。世界。"], translate)
     assert found.translation(0) == "Hello there. World."
     assert found.pharaoh(0) == "0-0 0-1 0-2"
 
@@ -59,19 +59,5 @@ def test_a_prefix_applies_to_the_first_sentence_of_each_text() -> None:
         seen.append((list(texts), list(prefixes)))
         return backwards(texts)
 
-    list(translate_texts(iter(["One. Two.", "", "Three"]), translate, "El"))
+    list(translate_texts(["One. Two.", "", "Three"], translate, "El"))
     assert seen == [(["One.", "Two.", "Three"], ["El", "", "El"])]
-
-
-def test_any_number_of_texts_is_translated_in_chunks() -> None:
-    sizes = []
-
-    def translate(texts, prefixes):
-        sizes.append(len(texts))
-        return backwards(texts, prefixes)
-
-    found = translate_texts((f"text {i}" for i in range(7)), translate, at_once=3)
-    assert next(found).translation(0) == "0 text"
-    assert sizes == [3]
-    assert [document.translation(0) for document in found] == [f"{i} text" for i in range(1, 7)]
-    assert sizes == [3, 3, 1]

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import regard
-from regard.models.heads import ClassificationHead, NoHead, TaggingHead
+from completers import completer
+from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, TaggingHead
 from regard.tasks.classification import Classifier
 from regard.tasks.embedding import Embedder
+from regard.tasks.pretraining import MaskFiller
 from regard.tasks.tagging import PieceTagger
 from texts import TOKENIZER, bert
 
@@ -23,6 +25,14 @@ def test_a_string_is_one_text_to_a_translator() -> None:
     assert translator.align("We eat.", "Comemos.") == translator.align(["We eat."], ["Comemos."])[0]
 
 
+def test_a_string_is_one_prompt_to_a_language_model() -> None:
+    of = completer("characters")
+    assert of.complete("ROMEO:", tokens=5) == of.complete(["ROMEO:", "NURSE:"], tokens=5)[0]
+    assert of.best("ROMEO:", tokens=5, n_best=2) == of.best(["ROMEO:"], tokens=5, n_best=2)[0]
+    with pytest.raises(ValueError, match=r"a single prompt, a string, is streamed; got \['ROMEO:'\]"):
+        of.stream(["ROMEO:"])
+
+
 def test_a_string_is_one_text_to_encoders() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
     assert classifier.classify(TEXT) == classifier.classify([TEXT])[0]
@@ -32,6 +42,8 @@ def test_a_string_is_one_text_to_encoders() -> None:
     tagger = PieceTagger(bert(TaggingHead(labels=("A", "B"))), TOKENIZER)
     assert tagger.tag(TEXT) == tagger.tag([TEXT])[0] == tagger.tag([TEXT.split()])[0]
     assert len(tagger.tag(TEXT)) == 3
+    filler = MaskFiller(bert(PretrainingHead()), TOKENIZER)
+    assert filler.fill("the [MASK]", 2) == filler.fill(["the [MASK]"], 2)[0]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +53,18 @@ def test_a_string_is_one_text_to_encoders() -> None:
 def test_other_types_of_input_raise_an_error(wrong, message) -> None:
     with pytest.raises(ValueError, match=message):
         regard.load("en-es").translate(wrong)
-    with pytest.raises(ValueError, match=message):
-        Embedder(bert(NoHead()), TOKENIZER).embed(wrong)
+    answers = (
+        Embedder(bert(NoHead()), TOKENIZER).embed,
+        Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER).classify,
+        MaskFiller(bert(PretrainingHead()), TOKENIZER).fill,
+        completer("characters").complete,
+        completer("characters").best,
+    )
+    for answer in answers:
+        with pytest.raises(ValueError, match=message):
+            answer(wrong)
+    with pytest.raises(ValueError, match=r"a text or a list|should be a string or a list of strings; got 3"):
+        PieceTagger(bert(TaggingHead(labels=("A", "B"))), TOKENIZER).tag(wrong)
 
 
 def test_texts_and_their_pairs_must_be_equal_in_number() -> None:

@@ -54,7 +54,9 @@ def test_a_very_long_text_does_not_affect_the_others() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
     long = "bread " * 200
     found = translator.translate(["we", long, "the child"], beam=1)
-    assert found[0] == translator.translate(["we"], beam=1)[0]
+    (alone,) = translator.translate("we", beam=1)
+    assert (found[0][0].tokens, found[0][0].truncated) == (alone.tokens, alone.truncated)
+    assert found[0][0].log_probability == pytest.approx(alone.log_probability)
     assert len(found) == 3
 
 
@@ -77,14 +79,18 @@ def test_batches_hold_texts_of_similar_length() -> None:
     assert sorted(i for batch in in_batches(lengths, 12, with_empty=True) for i in batch) == list(range(6))
 
 
-def test_word_scores_are_sums_of_token_scores() -> None:
+def test_the_log_probabilities_of_words_and_of_the_end_add_up() -> None:
     translator = Translator(make(), TOKENIZER, TOKENIZER)
-    for found in translator.translate(TEXTS, length_penalty=0.0):
+    for text, found in zip(TEXTS, translator.translate(TEXTS, length_penalty=0.3), strict=True):
         (best,) = found
         assert " ".join(best.words) == " ".join(word.decode() for word in best.text.encode().split())
-        assert len(best.words) == len(best.word_scores)
-        assert all(score < 0 for score in best.word_scores)
-        assert sum(best.word_scores) > best.score  # the end token and spaces have scores, too
+        assert len(best.words) == len(best.word_log_probabilities)
+        assert all(log < 0 for log in (*best.word_log_probabilities, best.end_log_probability))
+        total = sum(best.word_log_probabilities) + best.end_log_probability
+        assert best.log_probability == pytest.approx(total)
+        assert best.mean_log_probability == pytest.approx(total / (len(best.tokens) + 1))
+        if not best.truncated and TOKENIZER.encode([best.text])[0] == list(best.tokens):
+            assert translator.score(text, best.text) == pytest.approx(total, rel=1e-4)
 
 
 def test_an_alignment_has_the_attention_of_each_word() -> None:

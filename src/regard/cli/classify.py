@@ -5,18 +5,19 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import AsJsonLines, Model, Texts
+from regard.cli.options import AsJsonLines, File, Model, Texts
 from regard.cli.texts import chunks
 from regard.errors import RegardError
 
 
 def classify(
     texts: Texts = None,
+    file: File = None,
     model: Model = None,
     second: Annotated[str | None, typer.Option(help="Second text, for models that classify pairs.")] = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Classify texts: a label and its probability for each. On standard input, a tab separates the texts of a pair.
+    """Classify texts: a label and its probability for each. In a file and on standard input, a tab separates pairs.
 
     Examples:
 
@@ -24,17 +25,17 @@ def classify(
 
         regard classify --model runs/rte "It rains." --second "The street is wet." --json
 
-        regard classify --model runs/sst2 < reviews.txt
+        regard classify --model runs/sst2 --file reviews.txt
     """
     from regard.library import load_for
 
     if second is not None and not texts:
         raise RegardError(
-            "--second needs a text on the command line; on standard input, separate the two texts with a tab"
+            "--second needs a text on the command line; in a file or on standard input, separate the texts with a tab"
         )
     classifier = load_for("classify", model)
     truncated = 0
-    for chunk in chunks(texts):
+    for chunk in chunks(texts, file):
         pairs = [(text, second) if texts else _split_pair(text) for text in chunk]
         for (text, other), prediction in zip(pairs, classifier.classify(*zip(*pairs, strict=True)), strict=True):
             truncated += prediction.truncated

@@ -2,12 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from regard.cli.options import Model, json_option
-from regard.cli.texts import given
+from regard.cli.texts import expect_one_source, standard_input
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -17,9 +18,13 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 
 
 def complete(
-    prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help='Text to continue (may be ""); default: standard input.'),
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help='Texts to continue (may be ""); default: standard input, as one text.'),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", exists=True, dir_okay=False, help="Continue the text of this file, plain or .gz."),
     ] = None,
     model: Model = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 200,
@@ -58,20 +63,25 @@ def complete(
         bool, json_option("Print one JSON object per line, with the log-probability of each token.")
     ] = False,
 ) -> None:
-    r"""Continue a text. A single sample is streamed; the final line break of standard input is ignored.
+    r"""Continue texts. A single sample is streamed; the final line break of a file or standard input is ignored.
+
+    Each text on the command line is a prompt of its own, with the same seeds; a file or standard input is one prompt.
 
     Examples:
 
         regard complete --model runs/bard "ROMEO:"
 
-        regard complete --model runs/bard "ROMEO:" --samples 10 --temperature 0.8 --top-k 50 --top-p 0.95 --seed 1
+        regard complete --model runs/bard "ROMEO:" "JULIET:" --samples 10 --temperature 0.8 --top-k 50 --seed 1
 
         regard complete --model runs/bard "ROMEO:" --stop "\n\n" --max-tokens 1000 --overflow error
 
         regard complete --model runs/gpt2 --beam 4 --n-best 3 --max-tokens 20 --json < prompt.txt
     """
+    from regard.data.text import lines
     from regard.library import load_for
+    from regard.tasks.texts import one_line
 
+    expect_one_source(prompts, file)
     stops = [re.sub(r"\\[nt\\]", lambda found: ESCAPES[found[0]], text) for text in stop or ()]
     sampling: dict[str, Any] = {
         "samples": samples,
@@ -90,42 +100,46 @@ def complete(
     if beam is not None and sampled:
         raise RegardError(f"--{next(iter(sampled)).replace('_', '-')} applies only to sampling; remove it or --beam")
     completer = load_for("complete", model)
-    if prompt is None:
-        prompt = "\n".join(given())
-    if overflow == "slide" and completer.slides(prompt, max_tokens):
+    some = prompts or ["\n".join(standard_input() if file is None else lines(file))]
+    if overflow == "slide" and any(completer.slides(prompt, max_tokens) for prompt in some):
         about = f"the context holds {completer.model.limit} tokens; when it is full, the older half is dropped"
         typer.echo(f"regard: {about}", err=True)
     common: dict[str, Any] = {"tokens": max_tokens, "overflow": overflow}
-    if beam is None and samples in (None, 1) and not as_json:
-        sampled.pop("samples", None)
-        for text in completer.stream(prompt, **common, **sampled):
-            typer.echo(text, nl=False)
-        typer.echo()
-        return
-    if beam is None:
-        found = completer.complete(prompt, **common, **sampled)
-    else:
-        found = completer.best(prompt, beam=beam, **common, **searched)
-    for completion in found:
-        if as_json:
-            typer.echo(json.dumps(_as_json(prompt, completion), ensure_ascii=False))
+    for prompt in some:
+        if len(some) > 1 and not as_json:
+            typer.echo(f"=== {one_line(prompt)}")
+        if beam is None and samples in (None, 1) and not as_json:
+            for text in completer.stream(prompt, **common, **{k: v for k, v in sampled.items() if k != "samples"}):
+                typer.echo(text, nl=False)
+            typer.echo()
             continue
-        if len(found) > 1:
-            typer.echo(
-                f"--- score {completion.score:.3f}" if completion.seed is None else f"--- seed {completion.seed}"
-            )
-        typer.echo(completion.text)
+        if beam is None:
+            found = completer.complete(prompt, **common, **sampled)
+        else:
+            found = completer.best(prompt, beam=beam, **common, **searched)
+        for completion in found:
+            if as_json:
+                typer.echo(json.dumps(_as_json(prompt, completion), ensure_ascii=False))
+                continue
+            if len(found) > 1:
+                is_sample = completion.seed is not None
+                about = f"seed {completion.seed}" if is_sample else f"log-probability {completion.log_probability:.3f}"
+                typer.echo(f"--- {about}")
+            typer.echo(completion.text)
 
 
 def _as_json(prompt: str, completion: "Completion") -> dict[str, Any]:
     tokens = [
-        {"token": token, "piece": piece, "log_probability": score}
-        for token, piece, score in zip(completion.tokens, completion.pieces, completion.token_scores, strict=True)
+        {"token": token, "piece": piece, "log_probability": log}
+        for token, piece, log in zip(
+            completion.tokens, completion.pieces, completion.token_log_probabilities, strict=True
+        )
     ]
     about = {
         "text": completion.text,
         "seed": completion.seed,
-        "score": completion.score,
+        "log_probability": completion.log_probability,
+        "mean_log_probability": completion.mean_log_probability,
         "finish_reason": completion.finish_reason,
     }
     return {"prompt": prompt, **about, "tokens": tokens}

@@ -39,7 +39,15 @@ Overrides = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="Recipe overrides, such as data.train=my.tsv or train.minutes=30."),
 ]
 
-Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; default: lines of standard input.")]
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="TEXT", help="Texts; default: lines of standard input, as they arrive.")
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", exists=True, dir_okay=False, help="Read the texts from this file, plain or .gz, one a line."
+    ),
+]
 Source = Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lines to translate, plain or .gz.")]
 TestData = Annotated[
     Path | None,
@@ -56,10 +64,14 @@ TestReference = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="Translators: reference translations, line by line.")
 ]
 
-Beam = Annotated[int, typer.Option(min=1, help="Beam size; 1 is greedy search.")]
-LengthPenalty = Annotated[
-    float, typer.Option(min=0, help="Length penalty: above 1 prefers longer translations, below 1 shorter ones.")
-]
+BEAM = typer.Option(min=1, help="Beam size; 1 is greedy search. Default: 4.", show_default=False)
+LENGTH_PENALTY = typer.Option(
+    min=0,
+    help="Length penalty: above 1 prefers longer translations, below 1 shorter ones. Default: 1.",
+    show_default=False,
+)
+Beam = Annotated[int, BEAM]
+LengthPenalty = Annotated[float, LENGTH_PENALTY]
 Align = Annotated[bool, typer.Option("--align", help="Also print word alignments: 0-0 1-2, source first.")]
 
 AsJson = Annotated[bool, json_option("Print as JSON.")]

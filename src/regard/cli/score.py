@@ -31,10 +31,12 @@ def score(
     translator = load_for("score", model)
     sources, targets = [one for one, _ in tests], [other for _, other in tests]
     scores = translator.score(sources, targets)
+    counts = [len(tokens) + 1 for tokens in translator.target.encode(targets)]  # with the end token
     alignments = translator.align(sources, targets) if align else [None] * len(tests)
-    for (one, other), value, alignment in zip(tests, scores, alignments, strict=True):
+    for (one, other), value, count, alignment in zip(tests, scores, counts, alignments, strict=True):
         if as_json:
+            found = {"log_probability": value, "mean_log_probability": value / count}
             links = {} if alignment is None else {"alignment": alignment.links()}
-            typer.echo(json.dumps({"source": one, "target": other, "score": value, **links}, ensure_ascii=False))
+            typer.echo(json.dumps({"source": one, "target": other, **found, **links}, ensure_ascii=False))
         else:
             typer.echo(f"{value:.4f}" + ("" if alignment is None else f" ||| {alignment.pharaoh()}"))

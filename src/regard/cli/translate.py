@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options import Align, Beam, Engine, LengthPenalty, Model, Texts, json_option
-from regard.cli.texts import given
+from regard.cli.options import BEAM, LENGTH_PENALTY, Align, Engine, File, Model, Texts, json_option
+from regard.cli.texts import chunks
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.documents import Translated
     from regard.tasks.translation import Translation, Translator
 
+CHUNK_SIZE = 500  # texts at once
+
 
 def translate(
     texts: Texts = None,
+    file: File = None,
     model: Model = None,
-    beam: Beam = 4,
-    length_penalty: LengthPenalty = 1.0,
+    beam: Annotated[int | None, BEAM] = None,
+    length_penalty: Annotated[float | None, LENGTH_PENALTY] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Number of translations per text.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Sample translations instead of using beam search.")] = False,
     temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 less random, above 1 more.")] = None,
@@ -37,22 +40,23 @@ def translate(
     align: Align = False,
     engine: Engine = "torch",
     as_json: Annotated[
-        bool, json_option("Print one JSON object per line: words, scores and, with --align, alignment links.")
+        bool,
+        json_option("Print one JSON object per line: words, log-probabilities and, with --align, alignment links."),
     ] = False,
 ) -> None:
-    """Translate texts, or standard input line by line. Paragraphs are translated sentence by sentence.
+    """Translate texts, or the lines of a file or of standard input. Paragraphs are translated sentence by sentence.
 
     Examples:
 
         regard translate "we are eating bread"
 
-        regard translate --model runs/mine < in.txt > out.txt
+        regard translate --model runs/mine --file in.txt > out.txt
 
         regard translate --n-best 3 --json --align "The child picked up a small stone."
 
         regard translate --sample --temperature 0.7 --n-best 5 "Where is he?"
 
-        regard translate --engine ct2 < in.txt > out.txt
+        regard translate --engine ct2 --file in.txt > out.txt
 
         regard translate --prefix "El niño" "The child picked up a small stone."
     """
@@ -61,24 +65,30 @@ def translate(
 
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     sampled = {name: value for name, value in sampling.items() if value is not None}
+    searching: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
+    searched = {name: value for name, value in searching.items() if value is not None}
     if sampled and not sample:
         raise RegardError(
             f"--{next(iter(sampled)).replace('_', '-')} needs --sample; add --sample or remove this option"
         )
+    if searched and sample:
+        raise RegardError(
+            f"--{next(iter(searched)).replace('_', '-')} applies only to beam search; remove it or --sample"
+        )
     translator: Translator = load_for("translate", model, engine)
-    search: dict[str, Any] = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty}
 
     def write(some: Sequence[str], prefixes: Sequence[str]) -> "list[list[Translation]]":
         if sample:
             return translator.sample(some, samples=n_best, prefixes=prefixes, align=align, **sampled)
-        return translator.translate(some, **search, prefixes=prefixes, align=align, scores=as_json)
+        return translator.translate(some, n_best=n_best, prefixes=prefixes, align=align, scores=as_json, **searched)
 
-    for found in translate_texts(given(texts), write, prefix):
-        if as_json:
-            typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
-            continue
-        for rank in found.ranks() if found.found else range(n_best):
-            typer.echo(found.translation(rank) + (f" ||| {found.pharaoh(rank)}" if align else ""))
+    for chunk in chunks(texts, file, CHUNK_SIZE):
+        for found in translate_texts(chunk, write, prefix):
+            if as_json:
+                typer.echo(json.dumps(_as_json(found), ensure_ascii=False))
+                continue
+            for rank in found.ranks() if found.found else range(n_best):
+                typer.echo(found.translation(rank) + (f" ||| {found.pharaoh(rank)}" if align else ""))
 
 
 def _as_json(found: "Translated") -> dict[str, Any]:
@@ -92,9 +102,17 @@ def _as_json(found: "Translated") -> dict[str, Any]:
 
 def _translation(translation: "Translation") -> dict[str, Any]:
     words = [
-        {"text": word, "score": score} for word, score in zip(translation.words, translation.word_scores, strict=True)
+        {"text": word, "log_probability": log}
+        for word, log in zip(translation.words, translation.word_log_probabilities, strict=True)
     ]
-    result = {"text": translation.text, "score": translation.score, "truncated": translation.truncated, "words": words}
+    result = {
+        "text": translation.text,
+        "log_probability": translation.log_probability,
+        "mean_log_probability": translation.mean_log_probability,
+        "truncated": translation.truncated,
+        "words": words,
+        "end_log_probability": translation.end_log_probability,
+    }
     if translation.alignment is not None:
         result["source_words"] = translation.alignment.source
         result["alignment"] = translation.alignment.links()

@@ -42,7 +42,7 @@ class BeamRow(NamedTuple):
             tokens.append(row.token)
             logs.append(row.log)
             row = row.before
-        return Hypothesis(tuple(tokens[::-1]), tuple(logs[::-1]), score, truncated)
+        return Hypothesis(tuple(tokens[::-1]), tuple(logs[::-1]), sum(logs), score, truncated)
 
 
 @dataclass(frozen=True)

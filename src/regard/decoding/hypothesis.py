@@ -13,8 +13,10 @@ class Hypothesis:
     tokens: tuple[int, ...]
     token_scores: tuple[float, ...]
     """Log-probability of each token, and of the end token unless a stop condition ended the text."""
+    log_probability: float
+    """The sum over all tokens and the end token."""
     score: float
-    """The score for ranking."""
+    """The score for ranking: the log-probability divided by (tokens)^length_penalty."""
     truncated: bool
     """Whether the text was truncated at the maximum length."""
     stopped: bool = False

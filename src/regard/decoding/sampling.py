@@ -86,9 +86,10 @@ class Sampling:
             if sampled.token != self.end:
                 tokens.append(sampled.token)
         for (sentence, _), (tokens, scores) in written.items():
-            score, is_truncated = sum(scores) / len(scores), len(tokens) >= max_length[sentence]
+            total, is_truncated = sum(scores), len(tokens) >= max_length[sentence]
+            logs, mean = tuple(scores), total / len(scores)
             found[sentence].append(
-                Hypothesis(tuple(tokens), tuple(scores), score, is_truncated, stopped=len(scores) == len(tokens))
+                Hypothesis(tuple(tokens), logs, total, mean, is_truncated, stopped=len(scores) == len(tokens))
             )
         return found
 

@@ -167,8 +167,8 @@ class Alternative(Protocol):
         ...
 
     @property
-    def score(self) -> float:
-        """The model's score of the output."""
+    def mean_log_probability(self) -> float:
+        """The log-probability of the output per token."""
         ...
 
 

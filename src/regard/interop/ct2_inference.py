@@ -110,9 +110,10 @@ class Ct2Translator(Translator):
             logs = self.token_scores([sources[i] for i, _, _ in hypotheses], [tokens for _, tokens, _ in hypotheses])
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for (i, tokens, score), each in zip(hypotheses, logs, strict=True):
-            if scores:  # CTranslate2's own score omits a given prefix and a forced end
-                score = sum(each) / len(each) ** how.length_penalty
-            results[i].append(Hypothesis(tokens, each, score, truncated=len(tokens) >= max_length[i]))
+            count = (len(tokens) + 1) ** how.length_penalty
+            # CTranslate2's own score omits a given prefix and a forced end
+            total = sum(each) if scores else score * count
+            results[i].append(Hypothesis(tokens, each, total, total / count, truncated=len(tokens) >= max_length[i]))
         return results
 
     def token_scores(
@@ -235,7 +236,7 @@ def _check_completer(folder: Path, ours: Completer, quantize: str | None, texts:
         result.log_probs[len(prompt) - 1 :]
         for prompt, result in zip(prompts, engine.score_batch(read, max_input_length=0), strict=True)
     ]
-    scores = [completion.token_scores[: len(rest)] for completion, rest in zip(mine, target, strict=True)]
+    scores = [completion.token_log_probabilities[: len(rest)] for completion, rest in zip(mine, target, strict=True)]
     return _comparison(quantize, target == [result.sequences_ids[0] for result in found], scores, logs)
 
 

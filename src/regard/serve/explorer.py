@@ -198,7 +198,9 @@ class Explorer:
             "target": _shown(trace.target),
             "spoken": _predicted(trace, trace.outputs()),
             "alignment": _alignment(trace),
-            "alternatives": [{"text": found.text, "score": _short(found.score)} for found in own],
+            "alternatives": [
+                {"text": each.text, "mean_log_probability": _short(each.mean_log_probability)} for each in own
+            ],
         }
 
     def attention(self, question: AttentionQuestion) -> Answer:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -35,11 +35,12 @@ from regard.explain.view import Viewable
 from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.completion_evaluation import EvaluatesText
+from regard.tasks.completion_options import BeamOptions, Overflow, SamplingOptions, StreamOptions
 from regard.tasks.pipeline import Pipeline
+from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import SummedLoss, Task, listed, means
 
-Overflow = Literal["error", "slide"]
 FinishReason = Literal["end", "stop", "length"]
 MAX_TOKENS = 200  # default number of tokens to generate
 MAX_UNUSED_ROWS = 1024  # maximum number of unused embedding rows, which round the size of the embedding table up
@@ -57,14 +58,22 @@ class Completion:
     """All generated tokens, including the end token and the stop string."""
     pieces: tuple[str, ...]
     """The text of each token."""
-    token_scores: tuple[float, ...]
+    token_log_probabilities: tuple[float, ...]
     """The log-probability of each token given those before it, before temperature, top-k and other adjustments."""
-    score: float
-    """Log-probability divided by (tokens)^length_penalty, the end token included; the mean per token by default."""
     finish_reason: FinishReason
     """The end token, a stop string, or the maximum length."""
     seed: int | None = None
     """The seed that reproduces this sample alone; None if it was not sampled."""
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the text: the sum over all generated tokens."""
+        return sum(self.token_log_probabilities)
+
+    @property
+    def mean_log_probability(self) -> float:
+        """The log-probability per generated token."""
+        return self.log_probability / len(self.tokens)
 
 
 class Completer(EvaluatesText, Viewable, Pipeline):
@@ -83,35 +92,28 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         # without an end token, use an id beyond the vocabulary
         self._end = tokenizer.vocab_size if tokenizer.end is None else tokenizer.end
 
-    def complete(
+    @overload
+    def complete(self, prompts: str, **how: Unpack[SamplingOptions]) -> list[Completion]: ...  # type: ignore[overload-overlap]
+    @overload
+    def complete(self, prompts: Sequence[str], **how: Unpack[SamplingOptions]) -> list[list[Completion]]: ...
+
+    def complete(self, prompts: str | Sequence[str], **how: Unpack[SamplingOptions]) -> Any:
+        """For each text, `samples` continuations sampled from the model; the same seed gives the same text."""
+        return as_given(prompts, [self._sample(prompt, **how) for prompt in expect_texts(prompts, "prompts")])
+
+    def _sample(
         self,
         prompt: str,
         *,
         samples: int = 1,
         tokens: int = MAX_TOKENS,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
         stop: str | Sequence[str] = (),
         seed: int = 1,
         overflow: Overflow = "error",
+        **options: Any,
     ) -> list[Completion]:
-        """`samples` continuations of a text, sampled from the model; the same seed gives the same text.
-
-        See `Sampling` for the arguments that are not described here.
-
-        Args:
-            tokens: maximum number of tokens to generate.
-            stop: one or more stop strings; the text ends before the first one that is generated.
-            overflow: what to do when prompt and continuation exceed the context: raise an "error", or "slide" the
-                context window, which drops the older half of the tokens whenever it is full.
-        """
         prompt_tokens, stops = self._prompt_tokens(prompt), stop_bytes(stop)
-        how = Sampling(
-            prompt_tokens[-1], self._end, samples, temperature, top_k, top_p, seed, min_p, repetition_penalty
-        )
+        how = Sampling(prompt_tokens[-1], self._end, samples, seed=seed, **options)
         (found,) = how.search(
             *self._decoding_arguments(prompt_tokens, tokens, overflow),
             before=[prompt_tokens],
@@ -119,7 +121,16 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         )
         return [self._completion(hypothesis, stops, seed + i) for i, hypothesis in enumerate(found)]
 
-    def stream(
+    def stream(self, prompt: str, **how: Unpack[StreamOptions]) -> Iterator[str]:
+        """The text of one sample of `complete`, in parts as it is generated; the arguments are the same.
+
+        Incomplete characters are held back until they are complete, and a possible stop string until it is ruled out.
+        """
+        if not isinstance(prompt, str):
+            raise RegardError(f"a single prompt, a string, is streamed; got {prompt!r}")
+        return self._stream_text(prompt, **how)
+
+    def _stream_text(
         self,
         prompt: str,
         *,
@@ -128,10 +139,6 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         overflow: Overflow = "error",
         **options: Any,
     ) -> Iterator[str]:
-        """The text of one sample of `complete`, in parts as it is generated; the arguments are the same.
-
-        Incomplete characters are held back until they are complete, and a possible stop string until it is ruled out.
-        """
         prompt_tokens, stops = self._prompt_tokens(prompt), stop_bytes(stop)
         how = Sampling(prompt_tokens[-1], self._end, samples=1, **options)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -150,27 +157,23 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         if text := characters.decode(raw[yielded:], final=True):
             yield text
 
-    def best(
-        self,
-        prompt: str,
-        *,
-        beam: int = 4,
-        tokens: int = MAX_TOKENS,
-        n_best: int = 1,
-        length_penalty: float = 1.0,
-        overflow: Overflow = "error",
-    ) -> list[Completion]:
-        """The `n_best` most probable continuations of a text by beam search, best first.
+    @overload
+    def best(self, prompts: str, **how: Unpack[BeamOptions]) -> list[Completion]: ...  # type: ignore[overload-overlap]
+    @overload
+    def best(self, prompts: Sequence[str], **how: Unpack[BeamOptions]) -> list[list[Completion]]: ...
 
-        Args:
-            length_penalty: the score of a text is its log-probability divided by (tokens)^length_penalty.
-        """
-        return self._best(self._prompt_tokens(prompt), tokens, overflow, beam, n_best, length_penalty)
+    def best(self, prompts: str | Sequence[str], **how: Unpack[BeamOptions]) -> Any:
+        """For each text, its `n_best` most probable continuations by beam search, best first."""
+        options: dict[str, Any] = {"beam": 4, **how}
+        return as_given(
+            prompts,
+            [self._best(self._prompt_tokens(prompt), **options) for prompt in expect_texts(prompts, "prompts")],
+        )
 
     def _best(
         self,
         prompt_tokens: Sequence[int],
-        tokens: int,
+        tokens: int = MAX_TOKENS,
         overflow: Overflow = "error",
         beam: int = 1,
         n_best: int = 1,
@@ -179,9 +182,11 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         (found,) = Beam(prompt_tokens[-1], self._end, beam, n_best, length_penalty).search(
             *self._decoding_arguments(prompt_tokens, tokens, overflow)
         )
-        # beam search counts an end token even for a truncated text, so the scores change here
+        # beam search counts an end token even for a truncated text, so the order may change here
         return sorted(
-            (self._completion(each, length_penalty=length_penalty) for each in found), key=lambda each: -each.score
+            map(self._completion, found),
+            key=lambda each: each.log_probability / len(each.tokens) ** length_penalty,
+            reverse=True,
         )
 
     def _prompt_tokens(self, prompt: str) -> list[int]:
@@ -223,15 +228,12 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         raw = self.tokenizer.raw(written)
         return any(stop in raw for stop in stops)
 
-    def _completion(
-        self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None, length_penalty: float = 1.0
-    ) -> Completion:
+    def _completion(self, found: Hypothesis, stops: Sequence[bytes] = (), seed: int | None = None) -> Completion:
         finish_reason: FinishReason = "stop" if found.stopped else "length" if found.truncated else "end"
         tokens = (*found.tokens, self._end) if finish_reason == "end" else found.tokens
         text = before_stop(self.tokenizer.raw(found.tokens), stops).decode("utf-8", "replace")
-        pieces, scores = tuple(self.tokenizer.pieces(tokens)), found.token_scores[: len(tokens)]
-        score = sum(scores) / len(scores) ** length_penalty
-        return Completion(text, tokens, pieces, scores, score, finish_reason, seed)
+        pieces, logs = tuple(self.tokenizer.pieces(tokens)), found.token_scores[: len(tokens)]
+        return Completion(text, tokens, pieces, logs, finish_reason, seed)
 
     def measure(self, text: str) -> LanguageScores:
         """Loss, perplexity and bits per byte of a text."""

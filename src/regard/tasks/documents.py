@@ -1,6 +1,6 @@
 """Whole texts: split into sentences, translated, and joined again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -46,14 +46,13 @@ class Translated:
         return " ".join(links)
 
 
-def translate_texts(
-    texts: Iterator[str], translate: Translate, prefix: str = "", at_once: int = 500
-) -> Iterator[Translated]:
-    """Translates texts of any length, `at_once` texts at a time; each translation begins with the prefix."""
-    while some := list(islice(texts, at_once)):
-        documents = [split(text) for text in some]
-        sentences = [sentence for document in documents for sentence in document.sentences]
-        prefixes = [prefix if not i else "" for document in documents for i in range(len(document.sentences))]
-        found = iter(translate(sentences, prefixes if prefix else ()))
-        for text, document in zip(some, documents, strict=True):
-            yield Translated(text, document, tuple(islice(found, len(document.sentences))))
+def translate_texts(texts: Sequence[str], translate: Translate, prefix: str = "") -> list[Translated]:
+    """Translates texts of any length, all at once; each translation begins with the prefix."""
+    documents = [split(text) for text in texts]
+    sentences = [sentence for document in documents for sentence in document.sentences]
+    prefixes = [prefix if not i else "" for document in documents for i in range(len(document.sentences))]
+    found = iter(translate(sentences, prefixes if prefix else ()))
+    return [
+        Translated(text, document, tuple(islice(found, len(document.sentences))))
+        for text, document in zip(texts, documents, strict=True)
+    ]

@@ -88,6 +88,8 @@ class Tagger(EvaluatesTags):
 
     def tag(self, sentences: str | Sequence[str | Sequence[str]], *, batch_tokens: int = BATCH_TOKENS) -> Any:
         """The tags of each sentence, a text or a list of words; None for words beyond the maximum length."""
+        if not isinstance(sentences, str) and (not isinstance(sentences, Sequence) or isinstance(sentences, bytes)):
+            raise RegardError(f"sentences should be a text or a list of texts or lists of words; got {sentences!r}")
         some = [sentences] if isinstance(sentences, str) else sentences
         given = [self.split(one) if isinstance(one, str) else expect_texts(one, "words") for one in some]
         return as_given(sentences, self._tag(given, batch_tokens))

@@ -68,17 +68,24 @@ class Translation:
     """A translation with its log-probabilities."""
 
     text: str
-    score: float
-    """Log-probability divided by (tokens)^length_penalty; the mean per token by default."""
+    log_probability: float
+    """The sum over all tokens, the end token included."""
     truncated: bool = False
     """Whether the translation or the source was truncated at the maximum length."""
     words: tuple[str, ...] = ()
-    word_scores: tuple[float, ...] = ()
-    """Log-probability of each word given those before it, if requested."""
+    word_log_probabilities: tuple[float, ...] = ()
+    """Log-probability of each word, with the space before it, given the words before it; if requested."""
+    end_log_probability: float | None = None
+    """Log-probability of ending after the last word, if requested; with those of the words, it adds up to the sum."""
     alignment: Alignment | None = None
     """The source words that each word attends to, if requested."""
     tokens: tuple[int, ...] = ()
-    """The generated tokens."""
+    """The generated tokens, without the end token."""
+
+    @property
+    def mean_log_probability(self) -> float:
+        """The log-probability per token, the end token included."""
+        return self.log_probability / (len(self.tokens) + 1)
 
 
 class TranslationOptions(TypedDict, total=False):
@@ -89,7 +96,7 @@ class TranslationOptions(TypedDict, total=False):
     align: bool
     """Whether to compute alignments."""
     scores: bool
-    """Whether to compute word scores; some engines are faster without them."""
+    """Whether to compute the log-probabilities of words; some engines are faster without them."""
     batch_tokens: int
 
 
@@ -99,7 +106,7 @@ class SearchOptions(TranslationOptions, total=False):
     beam: int
     n_best: int
     length_penalty: float
-    """The score of a translation is its log-probability divided by (tokens)^length_penalty."""
+    """Translations are ranked by their log-probability divided by (tokens)^length_penalty."""
 
 
 class SamplingOptions(TranslationOptions, total=False):
@@ -222,15 +229,18 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     ) -> Translation:
         tokens = hypothesis.tokens
         numbers = self.target.words(tokens)
-        scores = [0.0] * (max(numbers, default=-1) + 1)
-        for number, score in zip(numbers, hypothesis.token_scores, strict=False):  # the end token belongs to no word
+        logs, since = [0.0] * (max(numbers, default=-1) + 1), 0.0
+        for number, log in zip((*numbers, -1), hypothesis.token_scores, strict=False):
+            since += log  # a space belongs to the word after it
             if number >= 0:
-                scores[number] += score
+                logs[number] += since
+                since = 0.0
         (text,) = self.target.decode([tokens])
         alignment = align(self._trace(source, tokens)) if aligned else None
         truncated = hypothesis.truncated or source_is_truncated
-        words = _words(text), tuple(scores) if hypothesis.token_scores else ()
-        return Translation(text, hypothesis.score, truncated, *words, alignment, tokens)
+        of_words = tuple(logs) if hypothesis.token_scores else ()
+        end = since if hypothesis.token_scores else None
+        return Translation(text, hypothesis.log_probability, truncated, _words(text), of_words, end, alignment, tokens)
 
     @overload
     def align(self, sources: str, targets: str) -> Alignment: ...  # type: ignore[overload-overlap]

@@ -17,11 +17,16 @@ def parse_layers(text: str, count: int) -> list[int]:
     """Parses layers such as `-4:` or `1,2` of a model with `count` layers; 0 is the embedding layer."""
     every = list(range(count + 1))
     try:
-        if ":" in text:
-            return every[slice(*(int(part) if part else None for part in text.split(":")))]
-        return [int(part) for part in text.split(",")]
+        if ":" not in text:
+            return [int(part) for part in text.split(",")]
+        bounds = slice(*(int(part) if part else None for part in text.split(":")))
     except (ValueError, TypeError):
         raise RegardError(f"--layers {text}: write numbers such as -1 or 1,2, or a range such as -4:") from None
+    if any(bound is not None and not -len(every) <= bound <= len(every) for bound in (bounds.start, bounds.stop)):
+        raise RegardError(f"--layers {text}: the model has layers 0 to {count}, or -{count + 1} to -1 from the end")
+    if not every[bounds]:
+        raise RegardError(f"--layers {text}: the range is empty; the model has layers 0 to {count}")
+    return every[bounds]
 
 
 def expect_format(path: Path) -> None:

@@ -137,7 +137,7 @@ function bar(fraction) {
  * @param {Go} go
  */
 function others(alternatives, state, go) {
-  const items = alternatives.map(({ text, score }, i) =>
+  const items = alternatives.map(({ text, mean_log_probability }, i) =>
     element(
       "li",
       {},
@@ -150,7 +150,7 @@ function others(alternatives, state, go) {
         },
         text,
       ),
-      element("span", { class: "quiet" }, ` log p per token ${number(score)}`),
+      element("span", { class: "quiet" }, ` log p per token ${number(mean_log_probability)}`),
     ),
   );
   return element("ol", {}, ...items);

@@ -89,7 +89,7 @@ interface Alignment extends Pair {
 
 interface Alternative {
   text: string;
-  score: number;
+  mean_log_probability: number;
 }
 
 interface ReadAnswer {

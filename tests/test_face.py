@@ -8,6 +8,8 @@ from typing import assert_type
 import pytest
 
 import regard
+from regard.models.heads import TaggingHead
+from texts import encoder
 
 
 def test_public_names_exist_and_are_listed_for_completion() -> None:
@@ -23,7 +25,9 @@ def test_torch_is_not_imported_before_a_model_is_loaded() -> None:
 
 
 def test_the_repr_of_a_model_describes_it() -> None:
-    assert repr(regard.load("en-es")) == "<Translator: transformer, 6,290,944 parameters>"
+    assert repr(regard.load("en-es")) == "<Translator: transformer, 6,290,944 parameters, from en-es>"
+    tagger = encoder(TaggingHead(labels=("A", "B", "C", "D", "E", "F")))
+    assert repr(tagger).endswith("parameters, 6 labels (A, B, C, D, E, ...)>")
 
 
 def test_a_model_of_another_task_than_expected_is_refused() -> None:

@@ -115,6 +115,20 @@ def find(name: str) -> Path:
     )
 
 
+def is_model(name: str) -> bool:
+    """Whether a name is one of a model: its folder, a run that has one, a bundled model, `hf:PATH` or `ct2:PATH`."""
+    folders_ = (Path(name), Path(name) / "model", ASSETS / name)
+    return name.startswith((HUGGING_FACE, CT2)) or any((folder / CONFIG).is_file() for folder in folders_)
+
+
+def read_about(name: str) -> Contents:
+    """The contents of a model; those of an export have no weights."""
+    if not name.startswith(CT2):
+        return read(name)
+    path = Path(name.removeprefix(CT2)) / EXPORTED
+    return _contents(*models.read_about(path), {}, path)
+
+
 def read(name: str) -> Contents:
     """Verifies and reads a model folder; `hf:PATH` is a Hugging Face model folder."""
     if name.startswith(HUGGING_FACE):
@@ -354,7 +368,9 @@ def _load_export(folder: Path, original: Callable[[], Any]) -> Any:
     contents = _contents(*models.read_about(path), {}, path)
     with torch.device("meta"):
         model = contents.config.build()  # only the shapes are used
-    return _module("ct2_inference").opened(contents.task, folder, model, contents.codecs, original)
+    pipeline = _module("ct2_inference").opened(contents.task, folder, model, contents.codecs, original)
+    pipeline.loaded_from = f"{CT2}{folder}"
+    return pipeline
 
 
 def _open(contents: Contents, name: str) -> Any:
@@ -367,7 +383,9 @@ def _open(contents: Contents, name: str) -> Any:
     expect_finite(weights, source)
     model.load_state_dict(weights, strict=False, assign=True)  # not strict: shared tensors have one name
     _optimize_layout(model)
-    return contents.system.task(contents.task).open(model, contents.codecs)
+    pipeline: Any = contents.system.task(contents.task).open(model, contents.codecs)
+    pipeline.loaded_from = name
+    return pipeline
 
 
 def _optimize_layout(model: nn.Module) -> None:

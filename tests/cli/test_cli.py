@@ -34,10 +34,25 @@ def test_help_lists_the_verbs_and_each_verb_has_examples() -> None:
 def test_help_is_printed_without_a_verb() -> None:
     help_text = regard("--help").stdout
     assert "Start with: regard recipes" in help_text
-    assert "completion" not in help_text
+    assert "--install-completion" in help_text
     assert regard("-h").stdout == help_text
     without = regard()
     assert help_text in (without.stdout, without.stderr)
+
+
+def test_the_help_of_every_verb_fits_on_its_line(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    verbs = regard("--help").stdout.partition("Commands:")[2].partition("Start with")[0].strip().splitlines()
+    assert len(verbs) > 15
+    assert not [line for line in verbs if line.endswith("...")]
+
+
+def test_the_shell_completes_verbs(monkeypatch) -> None:
+    for name, value in {"_REGARD_COMPLETE": "complete_bash", "COMP_WORDS": "regard tra", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    code = "from regard.cli.main import app; app(prog_name='regard')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stdout.split() == ["train", "translate"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["describe", "--help"], ["recipes"]])
@@ -116,6 +131,8 @@ def test_describe_needs_no_memory_for_a_model_that_would_fill_it() -> None:
     ("arguments", "message"),
     [
         (["describe", "translate/transfomer"], "did you mean translate/transformer?"),
+        (["describe", "dates"], "did you mean translate/dates?"),
+        (["train", "gpt2"], "did you mean gpt2/characters or gpt2/own-text or gpt2/ten-minutes?"),
         (["describe", "nothing-like-it"], "no recipe and no file is named 'nothing-like-it'; bundled are bert/"),
         (
             ["describe", "translate/transformer", "model.widht=3"],

@@ -33,7 +33,9 @@ def compare(
     samples: Annotated[int, typer.Option(min=100, help="Number of samples of the significance test.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate models on the same test set, and test whether they differ significantly from the first.
+    """Compare models on the same test set.
+
+    All are evaluated, and tested for significant differences from the first.
 
     Translators are tested with paired bootstrap resampling, other models with a paired permutation test.
 

@@ -12,7 +12,7 @@ from regard.cli.texts import expect_one_source, standard_input
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.tasks.completion import Completion
+    from regard.tasks.completion_types import Completion
 
 ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 

@@ -20,7 +20,9 @@ def convert(
         Path | None, typer.Option(exists=True, dir_okay=False, help="Model card to copy to README.md.")
     ] = None,
 ) -> None:
-    """Convert a model to or from the Hugging Face format, upgrade an old Regard model, or package a run for sharing.
+    """Convert a model to or from another format.
+
+    Also upgrades a model of an older Regard, or packages a run for sharing.
 
     An export to CTranslate2 (ct2:PATH) or ONNX (onnx:PATH) is checked against the model before it is written.
 

@@ -29,7 +29,9 @@ def evaluate(
     output: Annotated[Path | None, output_option("Write the model's predictions to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on a test set: BLEU and chrF, a task's metrics, F1 of tags or spans, or perplexity.
+    """Evaluate a model on a test set.
+
+    BLEU and chrF, a task's metrics and the F1 of tags or spans are in percent, in JSON, too; or perplexity.
 
     Examples:
 

@@ -26,7 +26,9 @@ def explore(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 7007,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
 ) -> None:
-    """Open the explorer: attention maps, every step of the computation with its numbers, and interventions.
+    """Open the explorer in the browser.
+
+    It shows attention maps and every step of the computation with its numbers, and has interventions.
 
     Examples:
 

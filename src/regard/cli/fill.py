@@ -16,7 +16,9 @@ def fill(
     top_k: Annotated[int, typer.Option(min=1, help="Number of words to show for each mask.")] = 5,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Predict the words behind [MASK]: one line for each mask, with the most probable words and their probabilities.
+    """Predict the words behind [MASK].
+
+    There is one line for each mask, with the most probable words and their probabilities.
 
     Examples:
 

@@ -26,7 +26,9 @@ def glue(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune a model on the GLUE tasks with the recipe bert/glue; show its scores next to published ones.
+    """Fine-tune a model on the GLUE tasks, and show its scores.
+
+    The recipe is bert/glue; published scores are shown next to the model's own.
 
     Examples:
 

@@ -34,7 +34,9 @@ def look(
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens instead of words.")] = False,
     output: Annotated[Path | None, output_option("Write a figure (.png, .svg, .pdf) or a page (.html).")] = None,
 ) -> None:
-    """Show what each word attends to: words of a translation in its source, or words within a text.
+    """Show what each word attends to.
+
+    The words of a translation attend to its source; words of a text to each other.
 
     Examples:
 

@@ -33,7 +33,6 @@ app = typer.Typer(
     help="Train a Transformer, trust it, look inside it.",
     epilog="Start with: regard recipes",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text is fast, and works with any screen reader
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -70,8 +70,6 @@ LENGTH_PENALTY = typer.Option(
     help="Length penalty: above 1 prefers longer translations, below 1 shorter ones. Default: 1.",
     show_default=False,
 )
-Beam = Annotated[int, BEAM]
-LengthPenalty = Annotated[float, LENGTH_PENALTY]
 Align = Annotated[bool, typer.Option("--align", help="Also print word alignments: 0-0 1-2, source first.")]
 
 AsJson = Annotated[bool, json_option("Print as JSON.")]

@@ -16,7 +16,9 @@ def plan(
     seconds: Annotated[float, typer.Option("--probe", min=0, help="How many seconds to train for the estimate.")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate time, memory and compute of a training run by training for a few seconds. Nothing is saved.
+    """Estimate the time and memory of a training run.
+
+    It trains for a few seconds; nothing is saved.
 
     Examples:
 

@@ -26,7 +26,7 @@ def recipes(
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of recipes, for editors.")] = False,
 ) -> None:
-    """List the recipes, show one, or copy one; list the keys of recipes.
+    """List, show or copy the recipes; list the keys of recipes.
 
     Examples:
 

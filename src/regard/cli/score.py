@@ -16,7 +16,9 @@ def score(
     align: Align = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the log-probability of given translations, one per line, and with --align their word alignments.
+    """Print the log-probabilities of given translations.
+
+    One per line; with --align, also their word alignments. The log-probability is that of the whole translation.
 
     Examples:
 

@@ -25,6 +25,6 @@ def find(name: str) -> Path:
     for path in (Path(name), Path(name) / RUN_RECIPE):
         if path.is_file():
             return path
-    close = get_close_matches(name, recipes, n=1)
-    remedy = f"did you mean {close[0]}?" if close else f"bundled are {', '.join(recipes)}"
+    close = [each for each in recipes if name in each.split("/")] or get_close_matches(name, recipes, n=1)
+    remedy = f"did you mean {' or '.join(close)}?" if close else f"bundled are {', '.join(recipes)}"
     raise RegardError(f"no recipe and no file is named '{name}'; {remedy}")

@@ -4,10 +4,9 @@ import codecs
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, Literal, Unpack, get_args, overload
+from typing import Any, ClassVar, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -35,45 +34,23 @@ from regard.explain.view import Viewable
 from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.completion_evaluation import EvaluatesText
-from regard.tasks.completion_options import BeamOptions, Overflow, SamplingOptions, StreamOptions
+from regard.tasks.completion_types import (
+    BeamOptions,
+    Completion,
+    FinishReason,
+    Overflow,
+    SamplingOptions,
+    StreamOptions,
+)
 from regard.tasks.pipeline import Pipeline
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import SummedLoss, Task, listed, means
 
-FinishReason = Literal["end", "stop", "length"]
 MAX_TOKENS = 200  # default number of tokens to generate
 MAX_UNUSED_ROWS = 1024  # maximum number of unused embedding rows, which round the size of the embedding table up
 TRACE_BEAM = 4  # beam width for the continuation that is shown with a trace
 TRACE_TOKENS = 20  # maximum number of tokens of the continuation that is shown with a trace
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A continuation of a text, with its log-probabilities."""
-
-    text: str
-    """The generated text, without the prompt and the stop string."""
-    tokens: tuple[int, ...]
-    """All generated tokens, including the end token and the stop string."""
-    pieces: tuple[str, ...]
-    """The text of each token."""
-    token_log_probabilities: tuple[float, ...]
-    """The log-probability of each token given those before it, before temperature, top-k and other adjustments."""
-    finish_reason: FinishReason
-    """The end token, a stop string, or the maximum length."""
-    seed: int | None = None
-    """The seed that reproduces this sample alone; None if it was not sampled."""
-
-    @property
-    def log_probability(self) -> float:
-        """The log-probability of the text: the sum over all generated tokens."""
-        return sum(self.token_log_probabilities)
-
-    @property
-    def mean_log_probability(self) -> float:
-        """The log-probability per generated token."""
-        return self.log_probability / len(self.tokens)
 
 
 class Completer(EvaluatesText, Viewable, Pipeline):

@@ -1,9 +1,39 @@
-"""The options of sampling and of beam search for completion."""
+"""The options and the results of completion."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 Overflow = Literal["error", "slide"]
+FinishReason = Literal["end", "stop", "length"]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A continuation of a text, with its log-probabilities."""
+
+    text: str
+    """The generated text, without the prompt and the stop string."""
+    tokens: tuple[int, ...]
+    """All generated tokens, including the end token and the stop string."""
+    pieces: tuple[str, ...]
+    """The text of each token."""
+    token_log_probabilities: tuple[float, ...]
+    """The log-probability of each token given those before it, before temperature, top-k and other adjustments."""
+    finish_reason: FinishReason
+    """The end token, a stop string, or the maximum length."""
+    seed: int | None = None
+    """The seed that reproduces this sample alone; None if it was not sampled."""
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the text: the sum over all generated tokens."""
+        return sum(self.token_log_probabilities)
+
+    @property
+    def mean_log_probability(self) -> float:
+        """The log-probability per generated token."""
+        return self.log_probability / len(self.tokens)
 
 
 class CompletionOptions(TypedDict, total=False):

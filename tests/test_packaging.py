@@ -112,7 +112,7 @@ def test_the_lock_pins_the_hashes_of_all_constraints_except_torch() -> None:
     lock = ROOT / "requirements.lock"
     constraints = pins(ROOT / "constraints.txt")
     constraints.pop("torch")
-    assert pins(lock) == constraints
+    assert pins(lock) == constraints, "run: make lock"
     requirements = lock.read_text("utf-8").replace("\\\n", "").splitlines()
     hashes = [line for line in requirements if not line.startswith("#")]
     assert len(hashes) == len(constraints)

@@ -1,10 +1,15 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 
 from regard.explain import figures
+from regard.lab.experiment import Interval
 from regard.training.task import Curve
 
 FOUND = (("la", "casa"), ("the", "red", "house"), ((0.7, 0.2, 0.1), (0.0, 0.1, 0.9)))
@@ -93,7 +98,81 @@ def test_positions_are_shown_with_their_similarity() -> None:
     assert right.lines[0].get_ydata()[0] == pytest.approx(1)
 
 
-def test_fonts_that_are_not_installed_are_not_requested() -> None:
-    assert figures.fonts()[0] == "DejaVu Sans"
-    installed = {font.name for font in figures.font_manager.fontManager.ttflist}
-    assert set(figures.fonts()) <= installed
+def labels(axes) -> list:
+    return list(axes.texts) or [*axes.get_xticklabels(), *axes.get_yticklabels()]
+
+
+@pytest.mark.parametrize("draw", [figures.matrix, figures.lines])
+@pytest.mark.parametrize("name", ["a.png", "a.svg", "a.pdf"])
+def test_a_dollar_sign_is_not_mathematics(tmp_path: Path, draw, name) -> None:
+    words = ("Costs", "$5-$9", "price $\\frac$ up")
+    figure = draw(words, words, [[0.1, 0.2, 0.7]] * 3)
+    (axes,) = figure.axes
+    assert [label.get_text() for label in labels(axes)] == [*words, *words]
+    assert not any(label.get_parse_math() for label in labels(axes))
+    figures.save(figure, tmp_path / name)
+
+
+def test_control_characters_leave_an_svg_well_formed(tmp_path: Path) -> None:
+    figure = figures.matrix(["a\x01b", "\n"], ["\x1b[0m", "\ud800"], [[0.5, 0.5]] * 2)
+    figures.save(figure, tmp_path / "a.svg")
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    assert [label.get_text() for label in labels(figure.axes[0])] == ["□[0m", "□", "a□b", "⏎"]
+
+
+@pytest.fixture
+def font_with_one_character(tmp_path: Path) -> Iterator[str]:
+    """An installed font that has nothing but the character 我."""
+    font = FontBuilder(1000, isTTF=True)
+    font.setupGlyphOrder([".notdef", "me"])
+    font.setupCharacterMap({ord("我"): "me"})
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    pen.lineTo((0, 500))
+    pen.lineTo((500, 500))
+    pen.closePath()
+    font.setupGlyf({".notdef": pen.glyph(), "me": pen.glyph()})
+    font.setupHorizontalMetrics({".notdef": (600, 0), "me": (600, 0)})
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": "One Character", "styleName": "Regular", "psName": "One"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(tmp_path / "one.ttf")
+    manager = figures.font_manager.fontManager
+    manager.addfont(str(tmp_path / "one.ttf"))
+    figures._installed.cache_clear()
+    yield "One Character"
+    manager.ttflist = [font for font in manager.ttflist if font.name != "One Character"]
+    figures._installed.cache_clear()
+
+
+def test_an_installed_font_is_chosen_for_characters_of_another_script(font_with_one_character, tmp_path: Path) -> None:
+    assert figures.fonts("bread") == (["DejaVu Sans"], set())
+    assert figures.fonts("bread 我") == (["DejaVu Sans", font_with_one_character], set())
+    figure = figures.matrix(["我"], ["I"], [[1.0]])
+    assert [label.get_text() for label in labels(figure.axes[0])] == ["I", "我"]
+    figures.save(figure, tmp_path / "a.png")
+
+
+def test_characters_without_a_font_are_shown_as_boxes_and_named_once(tmp_path: Path, caplog, monkeypatch) -> None:
+    own = figures.font_manager.findfont("DejaVu Sans")
+    monkeypatch.setattr(figures, "_installed", lambda: [("DejaVu Sans", own)])  # no other font
+    figures._report.cache_clear()
+    for _ in range(2):
+        figure = figures.lines(["我们"], ["we"], [[1.0]])
+        assert [label.get_text() for label in labels(figure.axes[0])] == ["□□", "we"]
+        figures.save(figure, tmp_path / "a.png")  # a warning of matplotlib would be an error
+    assert caplog.messages == [
+        "no installed font has 我们, shown as □; install a font for this script, such as Noto Sans CJK for Chinese"
+    ]
+
+
+def test_a_dot_plot_shows_intervals_and_names_the_range_of_its_axis() -> None:
+    found = {"last": Interval("last", 70.0, 69.0, 71.5), "first": Interval("first", 63.0, 62.0, 64.0)}
+    (axes,) = figures.dots(found, "accuracy, %").axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["last", "first"]
+    dots = [line.get_xydata().tolist() for line in axes.lines]
+    assert dots == [[[69, 0], [71.5, 0]], [[70, 0]], [[62, 1], [64, 1]], [[63, 1]]]
+    low, high = axes.get_xlim()
+    assert axes.get_xlabel() == f"accuracy, % (95 % intervals; axis from {low:.1f} to {high:.1f})"
+    assert low < 62 < 71.5 < high

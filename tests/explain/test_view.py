@@ -1,6 +1,7 @@
 import pytest
 
 from helpers import assert_same
+from regard.explain.characters import width
 from regard.explain.view import AttentionView, drawn
 from traces import read
 
@@ -37,6 +38,12 @@ def test_a_view_has_a_repr_and_a_png() -> None:
 
 def test_the_shade_of_characters_shows_the_weights() -> None:
     assert drawn(["x"], ["ab", "c", "d"], [[1.0, 0.0, 0.5]]) == "   ab  c  d\nx  ██     ▒"
+
+
+def test_wide_and_combining_characters_keep_columns_aligned() -> None:
+    shown = drawn(["我们", "e\u0301", "\n"], ["吃", "x"], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).splitlines()
+    assert shown == ["      吃  x", "我们  ██", "   e\u0301      █", "   ⏎  ██  █"]
+    assert [width(text) for text in ("我们", "e\u0301", "⏎", "abc", "ｗ")] == [4, 1, 1, 3, 2]
 
 
 def test_unknown_views_layers_and_heads_are_reported() -> None:

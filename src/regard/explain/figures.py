@@ -1,10 +1,11 @@
 """Figures of attention, positions and learning curves as PNG, SVG or PDF (needs `pip install regard[plot]`)."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import matplotlib
 from matplotlib import font_manager
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.explain.characters import MISSING, printable
 from regard.explain.positions import similarity
 
 MAP = "cividis"  # readable with colour blindness and in greyscale
@@ -21,19 +23,22 @@ DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
 MAX_SIDE = 30  # approximate maximum side of a figure, in inches
 MIN_WEIGHT = 0.02  # weights below this are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
-# fallback fonts, used if installed, for scripts that matplotlib's own font lacks
-FONTS = (
+# for characters that matplotlib's own font lacks, these fonts are tried before others
+PREFERRED = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei"),
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "SimHei", "Arial Unicode MS"),
     *("Noto Sans Arabic", "Noto Naskh Arabic", "Amiri", "Geeza Pro", "Segoe UI"),
     *("Noto Sans Devanagari", "Noto Sans Hebrew", "Noto Sans Thai"),
 )
+MAX_REPORTED = 20  # maximum number of missing characters that a message lists
+
+log = logging.getLogger("regard.explain")
 
 
-def expect_format(path: Path) -> None:
-    """Raises `RegardError` unless the path has the suffix of a supported format."""
-    if path.suffix.lower() not in FORMATS:
-        raise RegardError(f"{path}: unknown format; use {', '.join(FORMATS)}")
+def expect_format(path: Path, *others: str) -> None:
+    """Raises `RegardError` unless the path has the suffix of a supported format, or one of the others."""
+    if path.suffix.lower() not in (*FORMATS, *others):
+        raise RegardError(f"{path}: unknown format; use {', '.join((*FORMATS, *others))}")
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -50,8 +55,10 @@ def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequen
     axes = figure.add_subplot()
     if rows and columns:
         axes.imshow(weights, cmap=MAP, vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="left", rotation_mode="anchor", family=fonts())
-    axes.set_yticks(range(len(rows)), rows, family=fonts())
+    names, style = lettered([*rows, *columns])
+    top, left = names[len(rows) :], names[: len(rows)]
+    axes.set_xticks(range(len(top)), top, rotation=45, ha="left", rotation_mode="anchor", **style)
+    axes.set_yticks(range(len(left)), left, **style)
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
     return figure
@@ -67,9 +74,10 @@ def lines(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
             if weight < MIN_WEIGHT:
                 continue
             axes.plot([0, 1], [row, column], color=DARK, alpha=min(1.0, weight), linewidth=0.5 + 3 * weight)
-    for x, names, side in ((-0.03, rows, "right"), (1.03, columns, "left")):
-        for y, name in enumerate(names):
-            axes.text(x, y, name, ha=side, va="center", family=fonts())
+    names, style = lettered([*rows, *columns])
+    for x, side, labels in ((-0.03, "right", names[: len(rows)]), (1.03, "left", names[len(rows) :])):
+        for y, name in enumerate(labels):
+            axes.text(x, y, name, ha=side, va="center", **style)
     axes.set_xlim(-0.6, 1.6)
     axes.set_ylim(height - 0.5, -0.5)
     axes.set_axis_off()
@@ -152,17 +160,40 @@ def _draw_curve(axes: Axes, entries: Sequence[dict[str, float]], curve: Curve) -
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
 
 
-def bars(values: Mapping[str, float], title: str) -> Figure:
-    """A bar chart whose axis starts near the lowest value, so that differences are visible."""
+class Estimate(Protocol):
+    """A mean and its 95 % interval."""
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        ...
+
+
+def dots(values: Mapping[str, Estimate], title: str) -> Figure:
+    """A dot plot of means with their 95 % intervals; unlike bars, dots need no axis from 0."""
     figure = Figure(figsize=(7, 0.4 * len(values) + 1), layout="constrained")
     axes = figure.add_subplot()
-    names = list(values)
-    drawn = axes.barh(names, [values[name] for name in names], color=DARK)
-    axes.bar_label(drawn, fmt="%.1f", padding=3)
-    lowest, highest = min(values.values()), max(values.values())
-    axes.set_xlim(max(0.0, lowest - (highest - lowest) - 1), highest + (highest - lowest) / 5 + 1)
-    axes.invert_yaxis()
-    axes.set_xlabel(title)
+    names, style = lettered(list(values))
+    for row, value in enumerate(values.values()):
+        axes.plot([value.low, value.high], [row, row], color=LIGHT, linewidth=3)
+        axes.plot(value.mean, row, "o", color=DARK)
+        axes.annotate(f"{value.mean:.1f}", (value.mean, row), (0, 6), textcoords="offset points", ha="center")
+    axes.set_yticks(range(len(names)), names, **style)
+    axes.set_ylim(len(names) - 0.5, -0.8)
+    axes.margins(x=0.1)
+    axes.grid(axis="x", alpha=0.3)
+    low, high = axes.get_xlim()
+    axes.set_xlabel(f"{title} (95 % intervals; axis from {low:.1f} to {high:.1f})")
     return figure
 
 
@@ -171,8 +202,64 @@ def _series(entries: Sequence[dict[str, float]], name: str) -> tuple[list[float]
     return [entry["step"] for entry in chosen], [entry[name] for entry in chosen]
 
 
+def lettered(labels: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The labels as they can be drawn, and their text properties. `$` is a dollar sign, not mathematics."""
+    shown = [printable(label) for label in labels]
+    names, missing = fonts("".join(shown))
+    if missing:
+        _report("".join(letter for letter in dict.fromkeys("".join(shown)) if letter in missing))
+        shown = ["".join(MISSING if letter in missing else letter for letter in label) for label in shown]
+    return shown, {"family": names, "parse_math": False}
+
+
+def fonts(text: str) -> tuple[list[str], set[str]]:
+    """Matplotlib's own font and others for the characters that it lacks; and the characters that no font has."""
+    default = font_manager.findfont(matplotlib.rcParams["font.sans-serif"][0])
+    names, missing = [matplotlib.rcParams["font.sans-serif"][0]], set(text) - _characters(default)
+    for name, path in _installed() if missing else ():
+        if found := missing & _characters(path):
+            names.append(name)
+            missing -= found
+    return names, missing
+
+
 @cache
-def fonts() -> list[str]:
-    """The fonts for words: matplotlib's own, then the installed fallbacks for other scripts."""
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return [*matplotlib.rcParams["font.sans-serif"][:1], *(name for name in FONTS if name in installed)]
+def _installed() -> list[tuple[str, str]]:
+    """The names and files of all fonts, preferred ones first, including those that matplotlib's cache does not know."""
+    manager = font_manager.fontManager
+    known = {font.fname for font in manager.ttflist}
+    for path in set(font_manager.findSystemFonts()) - known:
+        _add(path)
+    order = {name: place for place, name in enumerate(PREFERRED)}
+    fonts = sorted(manager.ttflist, key=lambda font: (order.get(font.name, len(order)), font.name, font.fname))
+    # matplotlib's font of last resort has a sign for every character, which is none of any script
+    return [(font.name, font.fname) for font in fonts if not font.name.startswith("Last Resort")]
+
+
+def _add(path: str) -> None:
+    try:
+        font_manager.fontManager.addfont(path)
+    except (OSError, RuntimeError):  # not a font that matplotlib can use
+        return
+
+
+@cache
+def _characters(path: str) -> frozenset[str]:
+    """The characters of a font file; none if matplotlib cannot draw it, as with bitmap fonts."""
+    try:
+        font = font_manager.get_font(path)
+    except (OSError, RuntimeError):
+        return frozenset()
+    return frozenset(map(chr, font.get_charmap())) if font.scalable else frozenset()
+
+
+@cache
+def _report(missing: str) -> None:
+    """Names missing characters once."""
+    more = f" and {len(missing) - MAX_REPORTED} more" if len(missing) > MAX_REPORTED else ""
+    log.warning(
+        "no installed font has %s%s, shown as %s; install a font for this script, such as Noto Sans CJK for Chinese",
+        missing[:MAX_REPORTED],
+        more,
+        MISSING,
+    )

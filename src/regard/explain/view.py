@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.explain import media
+from regard.explain.characters import printable, width
 from regard.explain.positions import encodings
 from regard.explain.trace import Inputs, Look, Stream, Trace, mean, merged
 
@@ -103,7 +104,7 @@ class AttentionView:
 
     def figure(self) -> Any:
         """The view as a matplotlib figure, which can be changed further."""
-        figures = _figures()
+        figures = figure_module()
         if self.kind == "positions":
             return figures.positions(encodings(self.trace.model, POSITIONS))
         if self.kind == "grid":
@@ -113,7 +114,7 @@ class AttentionView:
 
     def save(self, path: Path | str) -> None:
         """Writes the figure in the format given by the suffix of the path."""
-        _figures().save(self.figure(), Path(path))
+        figure_module().save(self.figure(), Path(path))
 
     def _repr_png_(self) -> bytes | None:
         """The figure for a notebook; without matplotlib, the notebook shows text."""
@@ -124,7 +125,8 @@ class AttentionView:
         return buffer.getvalue()
 
 
-def _figures() -> Any:
+def figure_module() -> Any:
+    """The module that draws figures; raises `RegardError` without matplotlib."""
     try:
         from regard.explain import figures
     except ImportError:
@@ -134,14 +136,15 @@ def _figures() -> Any:
 
 def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]) -> str:
     """A matrix as text: one row per query word, one column per key word."""
-    margin = max(map(len, rows), default=0) + 2
-    lines = [" " * margin + "  ".join(columns)]
+    rows, columns = [printable(name) for name in rows], [printable(name) for name in columns]
+    margin = max(map(width, rows), default=0)
+    lines = [" " * (margin + 2) + "  ".join(columns)]
     for name, row in zip(rows, weights, strict=True):
         cells = [
-            SHADES[min(len(SHADES) - 1, round(weight * len(SHADES)))] * len(column)
+            SHADES[min(len(SHADES) - 1, round(weight * len(SHADES)))] * width(column)
             for column, weight in zip(columns, row, strict=True)
         ]
-        lines.append(f"{name:>{margin - 2}}  " + "  ".join(cells))
+        lines.append(" " * (margin - width(name)) + f"{name}  " + "  ".join(cells))
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -90,10 +90,14 @@ class Layers(Experiment):
         return Verdict(True if found.low > 0 else None, reason, found)
 
     def figure(self) -> Any:
-        """A bar chart with the accuracy of each choice."""
+        """A dot plot with the accuracy of each choice."""
         from regard.explain import figures
 
-        return figures.bars(self.values, "tagging accuracy, %")
+        accuracies = {
+            name: Interval.bootstrap(name, (100 * is_right_N.float()).tolist())
+            for name, is_right_N in self.hits.items()
+        }
+        return figures.dots(accuracies, "tagging accuracy, %")
 
 
 @torch.no_grad()

@@ -52,14 +52,22 @@ def look(
 
         regard look --model runs/bert "The [MASK] barked."
     """
+    from regard.data.sentences import split
     from regard.explain import media
     from regard.explain.trace import by_role
-    from regard.explain.view import AttentionView
+    from regard.explain.view import AttentionView, figure_module
     from regard.library import default_for, load_for
 
+    if output is not None and output.suffix.lower() != ".html":
+        figure_module().expect_format(output, ".html")
     name = model or default_for("look")
     subject = load_for("look", name)
     inputs = by_role(subject.accepts, text)
+    if "source" in inputs and (count := len(split(text).sentences)) > 1:
+        typer.echo(
+            f"the {count} sentences are shown as one, though regard translate splits them; for one, give it alone",
+            err=True,
+        )
     trace = subject.trace(inputs, target)
     seen = AttentionView(trace, view, layer, head, not tokens)
     output_line = media.of(trace.output).line(trace.output)

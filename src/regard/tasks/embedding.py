@@ -92,6 +92,8 @@ class Embedder(Viewable, Pipeline):
 
     def _text(self, inputs: Inputs) -> str:
         text: str = by_role(self.accepts, inputs)["text"]
+        if not text.strip():
+            raise RegardError("the text is empty; give at least one word")
         return text
 
     def read(self, text: str) -> Encoded:

@@ -270,6 +270,8 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
 
     def _text(self, inputs: Inputs) -> str:
         text: str = by_role(self.accepts, inputs)["source"]
+        if not text.strip():
+            raise RegardError("the text is empty; give at least one word")
         return text
 
     def alternatives(self, inputs: Inputs, count: int) -> list[Translation]:
@@ -280,10 +282,10 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         """The model applied to a text and a translation, given as text or tokens; default: the model's own."""
         text = self._text(inputs)
         (source,) = self.source.encode([text])
-        if not source:
-            raise RegardError("the text is empty; give at least one word")
         if target is None:
             target = self.translate([text])[0][0].tokens
+        elif isinstance(target, str) and not target.strip():
+            raise RegardError("the target is empty; give at least one word, or leave it out to explain the translation")
         target = self.target.encode([target])[0] if isinstance(target, str) else target
         return self._trace(source, target)
 
@@ -291,8 +293,6 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
     def generate(self, inputs: Inputs) -> Iterator[PartialOutput]:
         """The greedy translation of a text after each token."""
         source = self._truncated(self.source.encode([self._text(inputs)])[0])
-        if not source:
-            return
         state, tokens = self.model.start(*self._inputs([source])), [BEGIN]
         seen = _stream(self.source, [*source, END])
         for _ in range(min(2 * len(source) + 20, self._room)):

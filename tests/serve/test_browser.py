@@ -312,6 +312,27 @@ def test_errors_are_shown_on_the_page(page, address) -> None:
 
 
 @pytest.mark.parametrize("view", ["translate", "heads", "walk", "whatif", "positions", "matter"])
+def test_settings_that_are_no_numbers_are_ignored(page, address, view) -> None:
+    names = ["word", "row", "token", "step", "key", "head", "flow", "length", "output"]
+    for value in ("x", "-1"):
+        part, off = {"part": "decoder.layers.0"}, {"off": f"decoder.layers.0.cross:{value}"}
+        open_view(page, address, view, **dict.fromkeys(names, value), **part, **off)
+        expect(page.locator("#status")).to_have_text("")
+        page.evaluate("""
+            const events = ["pointerenter", "focus", "blur", "pointerleave"].map((name) => new Event(name));
+            for (const node of document.querySelectorAll("main button, main svg [role=button], main .matrix"))
+                events.forEach((event) => node.dispatchEvent(event));
+        """)
+        expect(page.locator("main > *").first).to_be_visible()
+
+
+def test_an_unknown_view_shows_the_first_one(page, address) -> None:
+    page.goto(f"{address}#view=constructor")
+    ready(page, "translate")
+    expect(page.locator("#status")).to_have_text("")
+
+
+@pytest.mark.parametrize("view", ["translate", "heads", "walk", "whatif", "positions", "matter"])
 def test_views_fit_the_width_of_a_phone(page, address, view) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     open_view(page, address, view, part="decoder.layers.0")

@@ -23,6 +23,7 @@ const VIEWS = {
 const STEPS = { ArrowRight: 1, ArrowLeft: -1 };
 const DEFAULTS = { view: "translate" };
 const WITH_HISTORY = ["view", "target", "part", "key"]; // like inputs, they get an entry in the browser's history
+const NUMBERS = ["word", "row", "token", "output", "step", "key", "head", "flow", "length"]; // settings that are ignored if they are no numbers
 const INPUT_DEPENDENT = ["word", "row", "token", "output", "step", "key", "other"]; // settings that are reset when the inputs change
 
 const [main, tabs, status, about] = ["main", "tabs", "status", "about"].map((id) => /** @type {HTMLElement} */ (document.getElementById(id)));
@@ -47,7 +48,8 @@ let typing;
  */
 function read() {
   const address = (location.hash.includes("=") ? location.hash : (savedAddress ?? "")).replace(/^#/, "");
-  return { ...DEFAULTS, ...Object.fromEntries(new URLSearchParams(address)) };
+  const settings = [...new URLSearchParams(address)].filter(([name, value]) => !NUMBERS.includes(name) || /^\d{1,5}$/.test(value));
+  return { ...DEFAULTS, ...Object.fromEntries(settings) };
 }
 
 /**
@@ -133,7 +135,7 @@ function fill(inputs) {
 
 async function show() {
   const mine = ++turn;
-  const view = VIEWS[state.view] ? state.view : DEFAULTS.view;
+  const view = Object.hasOwn(VIEWS, state.view) ? state.view : DEFAULTS.view;
   for (const tab of tabs.querySelectorAll("button")) {
     const chosen = tab.dataset.view === view;
     tab.setAttribute("aria-selected", String(chosen));

@@ -86,7 +86,7 @@ export function choice(label, name, chosen, options, change) {
  * @param {number} weight
  */
 export function shade(weight) {
-  const place = Math.min(1, Math.max(0, weight)) * (CIVIDIS.length - 1);
+  const place = Math.min(1, Math.max(0, weight || 0)) * (CIVIDIS.length - 1);
   const low = Math.min(CIVIDIS.length - 2, Math.floor(place));
   return mix(CIVIDIS[low], CIVIDIS[low + 1], place - low);
 }
@@ -127,8 +127,8 @@ export function number(value) {
   return value.toFixed(Math.abs(value) >= 100 ? 1 : 3);
 }
 
-/** @param {number} value */
-export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+/** @param {Numeric} value */
+export const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`);
 
 /**
  * Elements or texts with a separator between them.

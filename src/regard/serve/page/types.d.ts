@@ -1,6 +1,6 @@
 // The types that the page's modules share; only the type checker reads this file. The answers are built in serve/explorer.py.
 
-/** A number in JSON; null stands for NaN: a masked score. */
+/** A number in JSON; null stands for a masked score (NaN) or an infinite one. */
 type Numeric = number | null;
 
 /** A tensor, row by row; sent in half precision. */

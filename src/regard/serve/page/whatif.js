@@ -11,9 +11,9 @@ const split = (text) => (text ? text.split(",") : []);
 
 /** @param {Context} context */
 export async function draw({ model, state, go, question }) {
-  const [off, mask, scaling, positions] = ["off", "mask", "scaling", "positions"].map((name) => split(state[name]));
+  const [off, mask, scaling, positions] = ["off", "mask", "scaling", "positions"].map((name) => split(state[name]).filter((item) => name !== "off" || /:\d{1,5}$/.test(item)));
   /** @type {Record<string, number[]>} */
-  const heads = {};
+  const heads = Object.create(null); // a path may have any name
   for (const item of off) {
     const [path, head] = item.split(":");
     (heads[path] ??= []).push(Number(head));

@@ -253,3 +253,14 @@ def test_small_responses_are_sent_without_delay() -> None:
     # asyncio sets TCP_NODELAY only on connections of a listener whose protocol is given
     with _listening("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_an_error_during_generation_ends_the_stream_and_is_logged_once(client, explorer, monkeypatch, caplog) -> None:
+    def fails(_inputs):
+        yield from ()
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr(explorer.subject, "generate", fails)
+    response = client.post("/api/generate", json={"inputs": {"source": "the child"}})
+    assert (response.status_code, response.text) == (200, "")
+    assert caplog.text.count("Traceback") == 1

@@ -124,6 +124,7 @@ def test_a_client_that_does_not_read_the_response_is_disconnected(explorer, monk
 @pytest.mark.parametrize("start", [b"", request("read", REQUEST)[:-10]], ids=["silent", "half of the body"])
 def test_many_stalled_connections_do_not_keep_others_out(explorer, monkeypatch, start) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(server, "RECEIVE_TIMEOUT", 600)
     with running(make_app(explorer)) as (port, web):
         stalled = [connect(port) for _ in range(10)]
         try:

@@ -95,8 +95,10 @@ def make_app(
             try:
                 while (partial_output := await worker.do(lambda: next(outputs, None))) is not None:
                     yield json.dumps(partial_output, ensure_ascii=False, allow_nan=False) + "\n"
-            except HTTPException:
-                return  # the server is busy: the page's next request reports the error
+            except (HTTPException, RegardError):
+                return  # such as a full queue: the page's next request reports the error
+            except Exception:
+                log.exception("%s failed", request.url.path)  # the status has been sent already
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -308,7 +308,7 @@ class Explorer:
                 return
             weights = (
                 mean(maps[path][0, :, -1:] for path in maps)[0]
-                if paths
+                if maps  # a model may have no attention, or not run for this token
                 else torch.zeros(len(partial_output.seen.tokens))
             )
             yield {"text": partial_output.text, "seen": _shown(partial_output.seen), "weights": _rounded(weights)}

@@ -24,7 +24,7 @@ from regard.config import ConfigError, parse
 from regard.data.corpus import file_hash
 from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
-from regard.folders import restore, verify, write_folder
+from regard.folders import CARD, places, read_folder, verify, write_folder
 from regard.interop.files import HUB_NAME, read_settings
 from regard.models.heads import NoHead
 from regard.process_memory import release_memory
@@ -87,7 +87,7 @@ def _objective(config: Any) -> tuple[str | None, tuple[str, ...]]:
 
 def fingerprint(name: str) -> str:
     """A hash of the weights of a model, to detect whether they have changed."""
-    return file_hash(*sorted(_folder(name).glob("*.safetensors")))
+    return read_folder(lambda: _folder(name), lambda folder: file_hash(*sorted(folder.glob("*.safetensors"))))
 
 
 def _folder(name: str) -> Path:
@@ -102,9 +102,8 @@ def save(folder: Path, config: Any, weights: Mapping[str, Tensor], codecs: Mappi
 
 def find(name: str) -> Path:
     """The folder of a model, given its path, the path of its run, or the name of a bundled model."""
-    for folder in (Path(name), Path(name) / "model", ASSETS / name):
-        restore(folder)
-        if (folder / "config.json").is_file():
+    for folder in _places(name):
+        if (folder / CONFIG).is_file():
             return folder
     if name.startswith(ONNX):
         raise RegardError(f"{name}: Regard cannot load ONNX exports; use the model that was exported")
@@ -117,8 +116,12 @@ def find(name: str) -> Path:
 
 def is_model(name: str) -> bool:
     """Whether a name is one of a model: its folder, a run that has one, a bundled model, `hf:PATH` or `ct2:PATH`."""
-    folders_ = (Path(name), Path(name) / "model", ASSETS / name)
-    return name.startswith((HUGGING_FACE, CT2)) or any((folder / CONFIG).is_file() for folder in folders_)
+    return name.startswith((HUGGING_FACE, CT2)) or any((folder / CONFIG).is_file() for folder in _places(name))
+
+
+def _places(name: str) -> list[Path]:
+    """Where the folder of a model may be, in order."""
+    return [path for folder in (Path(name), Path(name) / "model", ASSETS / name) for path in places(folder)]
 
 
 def read_about(name: str) -> Contents:
@@ -133,7 +136,10 @@ def read(name: str) -> Contents:
     """Verifies and reads a model folder; `hf:PATH` is a Hugging Face model folder."""
     if name.startswith(HUGGING_FACE):
         return _read_hugging_face(Path(name.removeprefix(HUGGING_FACE)))
-    folder = find(name)
+    return read_folder(lambda: find(name), _read)
+
+
+def _read(folder: Path) -> Contents:
     if (folder / EXPORTED).exists():
         raise RegardError(f"{folder} is an export for another engine; open a CTranslate2 export as {CT2}{folder}")
     saved = models.read(folder)
@@ -266,7 +272,7 @@ def convert(
             family.write(temporary, contents.config, weights, contents.codecs)
         else:
             found = _export(temporary, contents, name, engine, quantize)
-        (temporary / "README.md").write_text(text, "utf-8")
+        (temporary / CARD).write_text(text, "utf-8")
 
     write_folder(folder, fill)
     return found
@@ -351,8 +357,10 @@ def load_fast(name: str) -> Any:
     """Loads a model for CTranslate2 in 8 bits; the first call converts it and stores the export in the cache."""
     if name.startswith(CT2):
         return _load(name)
-    key = file_hash(
-        *sorted(path for path in _folder(name).iterdir() if path.suffix in (".json", ".safetensors", ".txt"))
+    suffixes = (".json", ".safetensors", ".txt")
+    key = read_folder(
+        lambda: _folder(name),
+        lambda folder: file_hash(*sorted(path for path in folder.iterdir() if path.suffix in suffixes)),
     )
     folder = folders.cache() / "ct2" / key
     if not folder.exists():

@@ -19,6 +19,7 @@ from regard.config import Config, ConfigError, Natural, Problem, override, parse
 from regard.errors import RegardError
 from regard.recipes import REQUIRED, find
 from regard.tasks.pipeline import Pipeline
+from regard.training import run
 from regard.training.config import TrainConfig
 from regard.training.loop import Training
 from regard.training.report import Report
@@ -307,5 +308,5 @@ def train(recipe: str, **changes: object) -> Pipeline:
         changes: Keys to change, tables as dictionaries: `train("translate/dates", run="runs/a", train={"steps": 500})`.
     """
     chosen = read(recipe, changes=changes)
-    training(chosen, Report(Console(stderr=True))).train()
+    run.train(job(chosen), Report(Console(stderr=True)))
     return library.load(str(chosen.run))

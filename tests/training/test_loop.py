@@ -292,7 +292,7 @@ def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
 
     training.validate = validate  # type: ignore[method-assign]
     training.train()
-    assert training.state.step == 4  # three validations, then a step after which the minute is over
+    assert training.state.step == 3  # the minute is over after three validations
 
 
 def test_the_progress_line_shows_the_last_bleu(tmp_path: Path) -> None:

@@ -1,15 +1,23 @@
-"""A run starts and resumes only in a folder of its own."""
+"""A run starts and resumes only in a folder of its own, one process at a time."""
 
+import io
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from regard import library
+from regard.recipe import job, read
 from regard.recipe import training as training_of
+from regard.store.lock import locked
 from regard.training.report import Report
-from runs import custom_recipe, start, weights
+from regard.training.run import train
+from runs import custom_recipe, recipe, start, weights
 
 
 def test_a_run_of_another_recipe_is_not_overwritten(uninterrupted: Path) -> None:
@@ -28,7 +36,9 @@ def test_a_damaged_recipe_is_reported(uninterrupted: Path, tmp_path: Path) -> No
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)
     (run / "recipe.toml").write_text("")
-    with pytest.raises(ValueError, match=r"recipe\.toml was written by another version of Regard, or is damaged"):
+    with pytest.raises(
+        ValueError, match=r"recipe\.toml was not written by a run, or is damaged; choose another folder"
+    ):
         start(run)
 
 
@@ -50,12 +60,22 @@ def test_other_files_with_the_names_of_run_files_are_not_overwritten(tmp_path: P
     names = ("text.json", "log.jsonl", "recipe.toml", "tokenizer_words.json", "curves.png", "tokenizer.json")
     for name in names:
         (tmp_path / name).write_text("mine")
-    with pytest.raises(ValueError, match=r"recipe\.toml was written by another version of Regard, or is damaged"):
+    with pytest.raises(
+        ValueError, match=r"recipe\.toml was not written by a run, or is damaged; choose another folder"
+    ):
         start(tmp_path)
     (tmp_path / "recipe.toml").unlink()
     with pytest.raises(ValueError, match="contains files that do not belong to a run"):
         start(tmp_path)
     assert all((tmp_path / name).read_text() == "mine" for name in names if name != "recipe.toml")
+
+
+def test_a_recipe_of_ones_own_is_not_replaced_by_that_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("# Mine\n" + recipe(tmp_path).to_toml())
+    with pytest.raises(ValueError, match=r"recipe\.toml was not written by a run"):
+        train(job(read(str(tmp_path / "recipe.toml"))), Report(Console(quiet=True)))
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.toml"]
+    assert (tmp_path / "recipe.toml").read_text().startswith("# Mine")
 
 
 def test_a_finished_run_without_checkpoints_is_not_started_again(uninterrupted: Path, tmp_path: Path) -> None:
@@ -84,3 +104,86 @@ def test_resuming_with_changed_training_data_is_an_error(tmp_path: Path) -> None
     training_of(custom_recipe(tmp_path, 60), Report(Console(quiet=True))).train()
     with pytest.raises(ValueError, match="the training data of .* have changed since it started"):
         training_of(custom_recipe(tmp_path, 50, "train.epochs=3"), Report(Console(quiet=True)))
+
+
+def test_two_trainings_in_one_folder_are_an_error_that_names_the_first(tmp_path: Path) -> None:
+    with locked(tmp_path / "run"):
+        before = sorted((tmp_path / "run").iterdir())
+        with pytest.raises(ValueError, match=rf"run is in use: process {os.getpid()} on .* is training in it; wait"):
+            train(job(recipe(tmp_path / "run")), Report(Console(quiet=True)))
+        assert sorted((tmp_path / "run").iterdir()) == before
+    assert train(job(recipe(tmp_path / "run", "train.steps=1")), Report(Console(quiet=True))).is_over
+    assert not (tmp_path / "run" / "lock").exists()
+
+
+def test_a_lock_does_not_outlive_its_process(tmp_path: Path) -> None:
+    code = "import sys, time, pathlib\nfrom regard.store.lock import locked\n"
+    code += "with locked(pathlib.Path(sys.argv[1])):\n    print('locked', flush=True)\n    time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(ValueError, match=f"process {process.pid} on"), locked(tmp_path / "run"):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert (tmp_path / "run" / "lock").exists()
+    with locked(tmp_path / "run"):
+        assert f"process {os.getpid()} on" in (tmp_path / "run" / "lock").read_text()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_another_program_is_not_used_as_a_lock(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("mine")
+    with pytest.raises(ValueError, match="lock does not belong to a run; choose another folder"), locked(tmp_path):
+        pass
+    assert (tmp_path / "lock").read_text() == "mine"
+
+
+@pytest.mark.parametrize("damage", ["data.train=none.tsv", "data.max_length=2", "device=cuda", "train.shard=true"])
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path, damage) -> None:
+    with pytest.raises((ValueError, OSError)):
+        train(job(custom_recipe(tmp_path, 60, damage)), Report(Console(quiet=True)))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
+
+
+def test_a_run_that_cannot_start_leaves_an_existing_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="contains files that do not belong to a run"):
+        train(job(custom_recipe(tmp_path, 60)), Report(Console(quiet=True)))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+
+
+def test_a_damaged_log_is_reported_and_the_run_resumes(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    before = (run / "log.jsonl").read_bytes()
+    (run / "log.jsonl").write_bytes(b'5\n{"step": "x"}\n\xff\n[1]\n' + before)
+    console = Console(record=True, file=io.StringIO(), width=1000)
+    training_of(recipe(run), Report(console))
+    lines = console.export_text().splitlines()
+    assert [line for line in lines if "damaged" in line] == [
+        f"{run / 'log.jsonl'}, line {number}: damaged, dropped" for number in (1, 2, 3, 4)
+    ]
+    assert (run / "log.jsonl").read_bytes() == before
+
+
+def test_a_model_is_read_between_the_two_renames_of_its_replacement(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    shutil.copytree(run / "last", run / ".model.new")
+    (run / "model").rename(run / ".model.old")
+    before = sorted(run.iterdir())
+    expected = library.read(str(uninterrupted)).weights
+    assert library.read(str(run)).weights.keys() == expected.keys()
+    assert library.fingerprint(str(run)) == library.fingerprint(str(uninterrupted))
+    assert sorted(run.iterdir()) == before  # the writer can still do its second rename
+
+
+def test_an_interrupted_replacement_of_a_model_is_restored_by_training(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    (run / "model").rename(run / ".model.old")
+    start(run)
+    assert weights(run, "model") == weights(uninterrupted, "model")
+    assert not (run / ".model.old").exists()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.options import AsJson, ModelArgument, Overrides
+from regard.cli.signals import exit_code_of_signal
 
 if TYPE_CHECKING:
     from regard.lab.glue import Table
@@ -41,7 +42,7 @@ def glue(
     from regard.lab.glue import TRAINED, Benchmark
     from regard.training.report import Report
 
-    table = Benchmark(
+    benchmark = Benchmark(
         model=model,
         data=data,
         report=Report(Console(stderr=True)),
@@ -51,7 +52,9 @@ def glue(
         runs=runs,
         submission=submission,
         overrides=overrides or [],
-    ).run()
+    )
+    with exit_code_of_signal():
+        table = benchmark.run()
     if as_json:
         typer.echo(json.dumps(table.to_json()))
     else:

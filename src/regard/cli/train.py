@@ -1,10 +1,9 @@
 """`regard train`: train the model of a recipe."""
 
-import os
-
 import typer
 
 from regard.cli.options import Overrides, Recipe
+from regard.cli.signals import exit_code_of_signal
 
 
 def train(
@@ -32,15 +31,13 @@ def train(
     from rich.console import Console
 
     from regard import recipe
-    from regard.training.interrupt import Interrupted
+    from regard.training.distributed import rank
     from regard.training.report import Report
+    from regard.training.run import train as train_job
 
     chosen = recipe.read(name, overrides or [])
-    training = recipe.training(chosen, Report(Console(stderr=True, quiet=bool(int(os.environ.get("RANK", 0))))))
-    try:
-        folder = training.train()
-    except Interrupted as stopped:
-        training.report.say(f"regard: {stopped}")
-        raise typer.Exit(stopped.exit_code) from None
+    with exit_code_of_signal():
+        training = train_job(recipe.job(chosen), Report(Console(stderr=True, quiet=rank() > 0)))
     if training.group.is_first:
-        typer.echo(f'{folder}: trained model. Try: regard {training.task.verbs[0]} --model {chosen.run} "..."')
+        folder, verb = training.run / "model", training.task.verbs[0]
+        typer.echo(f'{folder}: trained model. Try: regard {verb} --model {chosen.run} "..."')

@@ -14,6 +14,7 @@ from regard.data.tables import Example
 from regard.errors import RegardError
 from regard.evaluation.glue import REFERENCE, SUBMISSION, average, counted, scores, write_submission
 from regard.training.report import Report
+from regard.training.run import train
 
 TRAINED = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")
 BESIDE = ("BERT-base", "BERT-large", "Human")
@@ -83,8 +84,7 @@ class Benchmark:
         """The validation scores of the best model of a run, which is trained first if necessary."""
         overrides = [f"task={task}", f"seed={seed}", f'data.folder="{self.data}"', f'model.init="{self.model}"']
         chosen = recipe.read("bert/glue", [*overrides, f'run="{run}"', *self.overrides])
-        training = recipe.training(chosen, self.report)
-        training.train()
+        training = train(recipe.job(chosen), self.report)
         lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
         return min((line for line in lines if "valid_loss" in line), key=training.task.selection_loss)
 

@@ -61,8 +61,18 @@ def mean(run: Path, count: int, prefix: str, warn: Callable[[str], None]) -> dic
     return {name.removeprefix(prefix): (total / found).to(total.dtype) for name, total in sums.items()}
 
 
-def every(run: Path) -> list[Path]:
-    """The folders of a run's checkpoints, the oldest first."""
+def restore_all(run: Path) -> None:
+    """Restores checkpoints whose replacement was interrupted."""
     for old in (run / "checkpoints").glob(".step-*.old"):
         restore(old.with_name(old.name.removeprefix(".").removesuffix(".old")))
+
+
+def every(run: Path) -> list[Path]:
+    """The folders of a run's checkpoints, the oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
+
+
+def newest(run: Path) -> int | None:
+    """The step of the newest checkpoint; None if there are none."""
+    folders = every(run)
+    return int(folders[-1].name.removeprefix("step-")) if folders else None

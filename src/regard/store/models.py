@@ -18,11 +18,11 @@ from regard.codecs import interface as codecs_
 from regard.codecs.interface import Codec
 from regard.config import Config, parse
 from regard.errors import RegardError
-from regard.folders import read_json, read_tensors, verify, write_folder, write_tensors
+from regard.folders import CARD, read_json, read_tensors, verify, write_folder, write_tensors
 from regard.version import __version__
 
 FORMAT = 2
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 class CodecFile(NamedTuple):

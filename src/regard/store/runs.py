@@ -8,12 +8,15 @@ from typing import Any
 
 from regard.config import Config, load
 from regard.errors import RegardError
-from regard.folders import write_text
+from regard.folders import restore, write_text
 from regard.recipes import RUN_RECIPE
 from regard.store import checkpoint
+from regard.store.lock import LOCK
 
 TEXT, CODECS = "text.json", "codecs"
 TITLE = "# The recipe of this run, with all defaults. Run it again: regard train recipe.toml run=ANOTHER_FOLDER\n\n"
+_UNUSED = {LOCK, f".{RUN_RECIPE}.new"}
+"""Files that a process may leave in a folder that it has not yet made a run folder."""
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
     *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
@@ -26,9 +29,12 @@ def claim(run: Path, recipe: Config) -> None:
     path, mine = run / RUN_RECIPE, json.loads(recipe.to_json())
     if (run / "config.json").exists():
         raise RegardError(f"{run} is a model folder, not a run folder; {OTHER}")
-    if not path.exists() and run.exists() and any(run.iterdir()):
+    if not path.exists() and not is_unused(run):
         raise RegardError(f"{run} contains files that do not belong to a run; {OTHER}")
     theirs = _resolved(path, type(recipe)) if path.exists() else mine
+    checkpoint.restore_all(run)
+    for name in ("model", "last", CODECS):
+        restore(run / name)
     has_checkpoints, has_model = bool(checkpoint.every(run)), (run / "model").exists()
     if has_checkpoints or has_model:
         differing = [key for key in _differing(theirs, mine) if key not in _MAY_CHANGE]
@@ -38,10 +44,29 @@ def claim(run: Path, recipe: Config) -> None:
         if (run / "last").exists():
             raise RegardError(f"{run} contains a finished run without checkpoints to resume from; {OTHER}")
         # left over from a run that stopped before its first checkpoint
-        (run / TEXT).unlink(missing_ok=True)
-        shutil.rmtree(run / CODECS, ignore_errors=True)
+        _remove_preparation(run)
     run.mkdir(parents=True, exist_ok=True)
     write_text(path, TITLE + recipe.to_toml())
+
+
+def is_unused(run: Path) -> bool:
+    """Whether a folder is missing, or holds nothing."""
+    return not run.exists() or all(path.name in _UNUSED for path in run.iterdir())
+
+
+def discard(run: Path) -> None:
+    """Removes what was written in a folder for a run that could not be started."""
+    _remove_preparation(run)
+    for name in (RUN_RECIPE, f".{RUN_RECIPE}.new"):
+        (run / name).unlink(missing_ok=True)
+
+
+def _remove_preparation(run: Path) -> None:
+    """Removes what is written between the recipe and the first checkpoint: the hashes of the data, and the codecs."""
+    for name in (TEXT, f".{TEXT}.new"):
+        (run / name).unlink(missing_ok=True)
+    for name in (CODECS, f".{CODECS}.new"):
+        shutil.rmtree(run / name, ignore_errors=True)
 
 
 def check_data(run: Path, keys: Sequence[str]) -> None:
@@ -55,6 +80,8 @@ def check_data(run: Path, keys: Sequence[str]) -> None:
 
 def _resolved(path: Path, kind: type[Config]) -> Any:
     """The recipe of a run; keys that were added to Regard since have their defaults."""
+    if not path.read_text("utf-8", errors="replace").startswith(TITLE.partition(",")[0]):
+        raise RegardError(f"{path} was not written by a run, or is damaged; {OTHER}")
     try:
         return json.loads(load(kind, path).to_json())
     except ValueError as error:

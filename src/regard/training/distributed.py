@@ -6,7 +6,10 @@ In sharded training (FSDP), each process holds a part of the weights, and a laye
 """
 
 import atexit
+import ctypes
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,21 +26,35 @@ from regard.blocks.repeated import layers
 from regard.errors import RegardError
 from regard.training.device import Device
 
+PROMPT = timedelta(minutes=5)
+"""Timeout when all processes work: while they find each other, and add up gradients."""
+PATIENT = timedelta(days=1)
+"""Timeout while the others wait for the first process, which may read a large corpus or validate."""
+PR_SET_PDEATHSIG = 1  # a constant of Linux's prctl.h
+
+
+def rank() -> int:
+    """The number of this process among those that train together; 0 is the first, or the only one."""
+    return int(os.environ.get("RANK", 0))
+
 
 class Group:
     """The processes that train together."""
 
     def __init__(self, device: Device) -> None:
         self.device = device.torch
-        self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        self.rank, self.world = rank(), int(os.environ.get("WORLD_SIZE", 1))
+        self.patient: dist.ProcessGroup | None = None
         if self.device.type == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         if "WORLD_SIZE" in os.environ and not dist.is_initialized():
             # tensors on GPUs are exchanged by NCCL, those on the CPU by Gloo
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-            # a long timeout, because the others wait while the first process reads a large corpus
-            dist.init_process_group(backend, timeout=timedelta(days=1))
+            _end_with_parent()
+            dist.init_process_group(backend, timeout=PROMPT)
             atexit.register(_leave)
+        if self.world > 1:
+            self.patient = dist.new_group(backend="gloo", timeout=PATIENT)
 
     @property
     def is_first(self) -> bool:
@@ -56,7 +73,7 @@ class Group:
     def wait(self) -> None:
         """Waits until all processes have arrived here."""
         if self.world > 1:
-            dist.barrier()
+            dist.barrier(self.patient)
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
         """Replaces tensors by their sums over all processes, with one all-reduce per dtype."""
@@ -74,7 +91,15 @@ class Group:
         if self.world == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
-        dist.broadcast(tensor, src=0)
+        dist.broadcast(tensor, src=0, group=self.patient)
+        return tensor.tolist()
+
+    def maxima(self, values: Sequence[float]) -> list[float]:
+        """The maximum of each value over all processes."""
+        if self.world == 1:
+            return list(values)
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.patient)
         return tensor.tolist()
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -115,6 +140,12 @@ class Group:
             own.copy_(distribute_tensor(whole.to(self.device), own.device_mesh, own.placements, src_data_rank=None))
         else:
             own.copy_(whole)
+
+
+def _end_with_parent() -> None:
+    """On Linux, this process receives SIGTERM when torchrun ends, even by `kill -9`; otherwise it would not stop."""
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _leave() -> None:

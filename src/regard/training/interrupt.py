@@ -1,42 +1,120 @@
 """Ctrl-C and SIGTERM during training: the step is finished and a checkpoint saved before the process ends."""
 
+import os
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 1.0  # seconds until a process that does not end after a second signal is ended
+SHOW_CURSOR = "\033[?25h"
 
 
-class Interrupted(Exception):
-    """Training was stopped by a signal, after it had saved a checkpoint."""
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by a signal.
 
-    def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,}, checkpoint saved; run the same command again to resume")
+    Args:
+        step: the step of the checkpoint that training resumes from; None: there is no checkpoint.
+    """
+
+    def __init__(self, number: int, step: int | None = None) -> None:
+        remedy = "stopped before the first checkpoint, so nothing was saved"
+        if step is not None:
+            remedy = f"stopped; run the same command again to resume from step {step:,}"
+        super().__init__(remedy)
+        self.number = number
         self.exit_code = 128 + number  # the convention of shells: 130 for Ctrl-C, 143 for SIGTERM
 
 
 class Interrupts:
-    """Remembers a signal until training can stop; a second signal ends the process immediately."""
+    """Remembers a signal until training can stop; a second signal ends training immediately."""
 
     number = 0
     """Number of the received signal; 0: none."""
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         if self.number:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            raise Interrupted(number)
         self.number = number
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
         """A context that remembers signals instead of ending the process; it has no effect outside the main thread."""
-        if threading.current_thread() is not threading.main_thread():
+        with _handled(self._remember):
             yield
-            return
-        before = {number: signal.signal(number, self._remember) for number in SIGNALS}
-        try:
+
+
+@contextmanager
+def ending(saved_step: Callable[[], int | None]) -> Iterator[None]:
+    """A context in which a signal raises `Interrupted`; it has no effect outside the main thread.
+
+    Python handles signals between two of its instructions, and learning a vocabulary may be one instruction of a
+    minute. So a second signal ends the process, if training has not ended by itself a second later.
+
+    Args:
+        saved_step: the step of the last checkpoint, or None, for the message.
+    """
+
+    received: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:  # another one must not disturb what is cleaned up
+            raise Interrupted(number)
+
+    try:
+        with _handled(end), _watched():
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    except Interrupted as stopped:
+        raise Interrupted(stopped.number, saved_step()) from None
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """A context that a second signal ends from another thread, after some patience."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ended = threading.Event()
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+
+    def watch() -> None:
+        received: list[int] = []
+        while len(received) < 2:
+            data = ours.recv(16)
+            if not data:  # closed
+                return
+            received.extend(number for number in data if number in SIGNALS)
+        if not ended.wait(PATIENCE):
+            if os.isatty(2):
+                os.write(2, SHOW_CURSOR.encode())  # the progress bar has hidden it
+            os._exit(128 + received[-1])
+
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        theirs.close()
+        watcher.join()
+        ours.close()

@@ -193,6 +193,7 @@ class Training:
                     self.advance()
                     if self.is_over or self.state.step % self.config.validate_every == 0:
                         self.validate()
+                        self._tick()
                     if self.is_over or self._stopped_by or self.state.step % self.config.checkpoint_every == 0:
                         self.save()
                     if self._stopped_by and not self.is_over:
@@ -293,10 +294,11 @@ class Training:
     def _tick(self) -> None:
         """Adds the time since the last call, validation included, and checks for signals.
 
-        All processes follow the clock and the signals of the first, so that they stop at the same step.
+        All processes follow the clock of the first and the signals of any, so that they stop at the same step.
         """
         now = time.perf_counter()
-        seconds, stopped_by = self.group.from_first([now - self._clock, self._interrupts.number])
+        own = (now - self._clock) * self.group.is_first
+        seconds, stopped_by = self.group.maxima([own, self._interrupts.number])
         self.state.seconds, self._clock = self.state.seconds + seconds, now
         self._stopped_by = int(stopped_by)
 

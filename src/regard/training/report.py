@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from regard.folders import write_text
+from regard.folders import naming, write_text
 
 
 class Report:
@@ -31,14 +31,14 @@ class Report:
     def open(self, path: Path, step: int) -> None:
         """Resumes the log at a step; lines of later steps are dropped, because those steps are repeated."""
         self.path = path
-        lines = path.read_text("utf-8").splitlines() if step and path.exists() else []
         kept = []
-        for line in lines:
+        for number, line in enumerate(path.read_bytes().splitlines() if step and path.exists() else [], start=1):
             try:
                 if json.loads(line).get("step", 0) <= step:
-                    kept.append(line)
-            except ValueError:  # truncated, because the process was killed while writing
-                continue
+                    kept.append(line.decode())
+            except (ValueError, AttributeError, TypeError, RecursionError):
+                # the process was killed while writing, or the file is damaged
+                self.say(f"{path}, line {number}: damaged, dropped")
         write_text(path, "".join(f"{line}\n" for line in kept))
         self._progress.start()
 
@@ -57,5 +57,5 @@ class Report:
     def log(self, **values: Any) -> None:
         """Appends a line to `log.jsonl`."""
         assert self.path is not None
-        with self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")

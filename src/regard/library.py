@@ -21,6 +21,7 @@ from regard.blocks.embedding import TokenEmbedding
 from regard.blocks.linear import laid_out
 from regard.codecs import interface as codecs_
 from regard.config import ConfigError, parse
+from regard.data.cache import CT2_EXPORTS, mark_used
 from regard.data.corpus import file_hash
 from regard.decoding.fast_decoder import join
 from regard.errors import RegardError
@@ -87,7 +88,16 @@ def _objective(config: Any) -> tuple[str | None, tuple[str, ...]]:
 
 def fingerprint(name: str) -> str:
     """A hash of the weights of a model, to detect whether they have changed."""
-    return read_folder(lambda: _folder(name), lambda folder: file_hash(*sorted(folder.glob("*.safetensors"))))
+    return _hash(name, ".safetensors")
+
+
+def _hash(name: str, *suffixes: str) -> str:
+    """A hash of the files of a model with these suffixes."""
+
+    def of(folder: Path) -> str:
+        return file_hash(*sorted(path for path in folder.iterdir() if path.suffix in suffixes))
+
+    return read_folder(lambda: _folder(name), of)
 
 
 def _folder(name: str) -> Path:
@@ -357,14 +367,10 @@ def load_fast(name: str) -> Any:
     """Loads a model for CTranslate2 in 8 bits; the first call converts it and stores the export in the cache."""
     if name.startswith(CT2):
         return _load(name)
-    suffixes = (".json", ".safetensors", ".txt")
-    key = read_folder(
-        lambda: _folder(name),
-        lambda folder: file_hash(*sorted(path for path in folder.iterdir() if path.suffix in suffixes)),
-    )
-    folder = folders.cache() / "ct2" / key
+    folder = folders.cache() / CT2_EXPORTS / _hash(name, ".json", ".safetensors", ".txt")
     if not folder.exists():
         convert(name, f"{CT2}{folder}", quantize="int8")
+    mark_used(folder)
     return _load_export(folder, cache(lambda: load(name)))
 
 

@@ -180,6 +180,8 @@ def test_tokens_are_cached_and_encoded_again_if_damaged(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("cache/*/tokens.bin")
     path.write_bytes(path.read_bytes()[:-4])
     (tmp_path / "a.txt").write_text(WORDS)
-    assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache").tolist() == first
+    said: list[str] = []
+    assert encoded(parts, "key", BYTE_PAIRS, tmp_path / "cache", said.append).tolist() == first
+    assert said == [f"the cache is damaged and is created again: {path}: damaged, its checksum is wrong"]
     other = encoded([FileSlice(tmp_path / "a.txt", 0, 10)], "key", BYTE_PAIRS, tmp_path / "cache").tolist()
     assert other != first

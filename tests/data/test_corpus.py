@@ -78,5 +78,6 @@ def test_damaged_cache_files_are_encoded_again(tmp_path: Path, name) -> None:
     make(tmp_path)
     (folder,) = tmp_path.iterdir()
     (folder / name).write_bytes(b"")
-    corpus = make(tmp_path)
+    with pytest.warns(UserWarning, match=f"the cache is damaged and is created again: .*{name}: damaged"):
+        corpus = make(tmp_path)
     assert TOKENIZER.decode([corpus.sentence("target", 29).tolist()]) == ["el 29"]

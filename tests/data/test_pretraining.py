@@ -243,7 +243,8 @@ def test_damaged_cache_files_are_encoded_again(tmp_path, name, damage) -> None:
         (folder / name).write_bytes(b"" if damage == "emptied" else data[:-8])
     with pytest.raises((ValueError, EOFError, FileNotFoundError)):
         Sentences(folder)
-    sentences, _ = corpus(tmp_path, [[3, 4], [5]])
+    with pytest.warns(UserWarning, match=f"the cache is damaged and is created again: .*{name}: "):
+        sentences, _ = corpus(tmp_path, [[3, 4], [5]])
     assert sentences.tokens.tolist() == list(range(5, 17))
     assert (folder / name).read_bytes() == data
 

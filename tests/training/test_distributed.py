@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,6 +104,33 @@ def test_the_command_runs_under_torchrun(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("trained model. Try") == 1
     assert result.stderr.count("learning a vocabulary") == 1
+
+
+def is_running(process: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
+def test_processes_of_a_killed_torchrun_save_a_checkpoint_and_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
+    changes = ["train.epochs=100000", "train.checkpoint_every=100000", f"run={tmp_path / 'run'}"]
+    with subprocess.Popen(
+        [*command, "train", "translate/dates", *SMALL, *changes], env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert any(line.startswith("predicted") for line in process.stderr)
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(workers) == 2
+        process.send_signal(signal.SIGKILL)
+        assert "run the same command again to resume from step" in process.stderr.read()
+    deadline = time.monotonic() + 60
+    while any(is_running(int(worker)) for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
 
 
 @pytest.fixture(scope="module")

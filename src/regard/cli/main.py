@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.cache import cache
 from regard.cli.classify import classify
 from regard.cli.compare import compare
 from regard.cli.complete import complete
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 for verb in (
     *(train, translate, complete, classify, tag, fill, embed, evaluate, score, compare, glue),
-    *(look, explore, convert, recipes, describe, plan, doctor),
+    *(look, explore, convert, recipes, describe, plan, doctor, cache),
 ):
     app.command()(verb)
 app.add_typer(lab, name="lab")

@@ -10,6 +10,7 @@ the windows differ between epochs.
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,9 +23,11 @@ import torch
 from torch import Tensor
 
 from regard.codecs.gpt2 import LosslessTokenizer
+from regard.codecs.interface import Say
 from regard.config import Config
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch
-from regard.data.corpus import cached, mapped
+from regard.data.cache import cached
+from regard.data.corpus import mapped
 from regard.data.sequences import MaxLength
 from regard.data.text import Names, found, lines_with_ends
 from regard.errors import RegardError
@@ -120,15 +123,18 @@ def tokenized(text: Iterable[str], tokenizer: LosslessTokenizer) -> Iterator[lis
         yield from tokenizer.encode(some)
 
 
-def encoded(parts: Sequence[FileSlice], key: str, tokenizer: LosslessTokenizer, cache: Path) -> Tokens:
+def encoded(
+    parts: Sequence[FileSlice], key: str, tokenizer: LosslessTokenizer, cache: Path, say: Say = warnings.warn
+) -> Tokens:
     """The tokens of text, with the tokenizer's `begin` between files; encoded once, then read from the cache.
 
     Args:
         key: hash of the contents of the files.
+        say: reports that the cache is damaged.
     """
     places = [(part.begin, part.end) for part in parts]
     recipe = ["text", 2, key, places, tokenizer.to_json()]  # 2: the version of the format
-    return cached(cache, recipe, lambda folder: _encode(parts, tokenizer, folder), _opened)
+    return cached(cache, "text", recipe, lambda folder: _encode(parts, tokenizer, folder), _opened, say)
 
 
 def _encode(parts: Sequence[FileSlice], tokenizer: LosslessTokenizer, folder: Path) -> None:

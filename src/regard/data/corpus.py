@@ -7,22 +7,21 @@ memory-mapped, so only the sentences of the current batch are read.
 
 import hashlib
 import json
-import os
-import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.codecs.interface import Say
 from regard.codecs.subword import SubwordTokenizer
+from regard.data.cache import cached
 from regard.errors import RegardError
-from regard.folders import sync
 
-T = TypeVar("T")
 Pairs = Iterable[tuple[str, str]]
 CHUNK = 10_000
 SIDES = ("source", "target")
@@ -76,59 +75,21 @@ def encoded(
     target: SubwordTokenizer,
     max_length: int,
     cache: Path,
+    say: Say = warnings.warn,
 ) -> Corpus:
     """The corpus of the pairs that `read` returns; encoded once, then read from the cache.
 
     Args:
         key: a hash of everything that `read` depends on.
         max_length: pairs with more tokens on either side are dropped.
+        say: reports that the cache is damaged.
     """
     recipe = [2, key, source.to_json(), target.to_json(), max_length]  # 2: the version of the format
-    return cached(cache, recipe, lambda folder: _encode(read(), source, target, max_length, folder), Corpus)
 
+    def fill(folder: Path) -> None:
+        _encode(read(), source, target, max_length, folder)
 
-def cached(cache: Path, recipe: list[Any], fill: Callable[[Path], None], opened: Callable[[Path], T]) -> T:
-    """The contents of a cache folder, which is created if it is missing or damaged.
-
-    Args:
-        recipe: everything the folder depends on. The folder is named after its hash.
-        fill: writes the files of the folder.
-        opened: reads them; raises an error if they are damaged.
-    """
-    folder = cache / hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:32]
-    if folder.exists():
-        try:
-            return opened(folder)
-        except (FileNotFoundError, ValueError, TypeError, EOFError):
-            _remove(folder)  # damaged, for example by a power failure; it is created again
-    temporary = cache / f"{folder.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        fill(temporary)
-        for path in temporary.iterdir():
-            sync(path)
-        _move(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return opened(folder)
-
-
-def _remove(folder: Path) -> None:
-    bad = folder.with_name(f"{folder.name}.bad.{os.getpid()}")
-    try:
-        folder.rename(bad)  # so that no other process removes the folder after it was created again
-    except FileNotFoundError:
-        return
-    shutil.rmtree(bad)
-
-
-def _move(temporary: Path, folder: Path) -> None:
-    try:
-        temporary.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process has created it at the same time
-            raise
+    return cached(cache, "sentence pairs", recipe, fill, Corpus, say)
 
 
 def _encode(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max_length: int, folder: Path) -> None:

@@ -11,6 +11,7 @@ offset of each sentence in it, `documents.npy` the index of the first sentence o
 memory-mapped, so only the offsets and the current batch are in memory.
 """
 
+import warnings
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.codecs.interface import Say
 from regard.codecs.wordpiece import INSIDE, WordPiece
 from regard.data.batches import IGNORED, Batch, Indices, Lengths, given, pad, padding
-from regard.data.corpus import cached, mapped
+from regard.data.cache import cached
+from regard.data.corpus import mapped
 from regard.data.sequences import fit
 from regard.errors import RegardError
 
@@ -55,14 +58,17 @@ class Sentences:
         return np.clip(stop, first + min_sentences, self.documents[self.documents_of(first) + 1])
 
 
-def encoded(read: Callable[[], Iterable[list[str]]], key: str, tokenizer: WordPiece, cache: Path) -> Sentences:
+def encoded(
+    read: Callable[[], Iterable[list[str]]], key: str, tokenizer: WordPiece, cache: Path, say: Say = warnings.warn
+) -> Sentences:
     """The sentences of the documents that `read` returns; encoded once, then read from the cache.
 
     Args:
         key: a hash of everything that `read` depends on.
+        say: reports that the cache is damaged.
     """
     recipe = ["documents", 1, key, tokenizer.to_json()]  # 1: the version of the format
-    return cached(cache, recipe, lambda folder: _encode(read(), tokenizer, folder), Sentences)
+    return cached(cache, "documents", recipe, lambda folder: _encode(read(), tokenizer, folder), Sentences, say)
 
 
 def _encode(documents: Iterable[list[str]], tokenizer: WordPiece, folder: Path) -> None:

@@ -27,9 +27,11 @@ def locked(run: Path) -> Iterator[None]:
         os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield
     finally:
-        if sys.platform != "win32":  # Windows cannot remove an open file
-            (run / LOCK).unlink(missing_ok=True)
-        os.close(descriptor)
+        try:
+            if sys.platform != "win32":  # Windows cannot remove an open file
+                (run / LOCK).unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
         with suppress(OSError):  # not empty
             run.rmdir()
 

@@ -331,7 +331,7 @@ class CompletionTask(Task):
         self.tokenizer = self.codecs["text"]
         texts = []
         for what, parts, key in zip(("training", "validation"), (train, valid), keys, strict=True):
-            tokens = encoded(parts, key, self.tokenizer, cache())
+            tokens = encoded(parts, key, self.tokenizer, cache(), setup.say)
             counts = {"characters": sum(part.end - part.begin for part in parts), "tokens": len(tokens)}
             setup.count(what, ", ".join(f"{count:,} {name}" for name, count in counts.items()), text=what, **counts)
             texts.append(tokens)

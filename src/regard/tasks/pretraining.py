@@ -166,7 +166,7 @@ class PretrainingTask(Task):
         self.tokenizer = self.codecs["text"]
         examples = []
         for what, valid in (("training", False), ("validation", True)):
-            sentences = encoded(partial(data.documents, valid), f"{key} {what}", self.tokenizer, cache())
+            sentences = encoded(partial(data.documents, valid), f"{key} {what}", self.tokenizer, cache(), setup.say)
             counts = {
                 "documents": len(sentences.documents) - 1,
                 "sentences": len(sentences),

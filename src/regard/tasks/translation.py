@@ -375,7 +375,7 @@ class TranslationTask(Task):
         return Translator(model, **codecs)
 
     def _corpus(self, part: PairSource, what: str, setup: Setup) -> Corpus:
-        corpus = encoded(part.read, part.key, self.source, self.target, self.max_length, cache())
+        corpus = encoded(part.read, part.key, self.source, self.target, self.max_length, cache(), setup.say)
         about = corpus.about
         setup.count(
             what,

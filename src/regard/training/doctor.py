@@ -112,6 +112,6 @@ def _environment() -> Iterator[Finding]:
     folder = cache()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
-    remedy = "the disk is almost full; files in the cache can be removed" if free < MIN_FREE_BYTES else None
+    remedy = "the disk is almost full; to remove the cache: regard cache --prune" if free < MIN_FREE_BYTES else None
     text = f"{folder}, {size / 1e9:.1f} GB, with {free / 1e9:.0f} GB free"
     yield Finding("cache", text, {"path": str(folder), "bytes": size, "free": free}, remedy)

@@ -231,7 +231,7 @@ def main() -> None:
     from harness import machine
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1, help="inject faults only at every so many operations")
+    parser.add_argument("--every", type=int, default=1, help="inject a fault only at every Nth operation")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

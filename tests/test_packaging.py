@@ -44,7 +44,7 @@ def imported(folder: str) -> set[str]:
                 names.add(node.module)
             elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
                 names.add(ast.literal_eval(node.args[0]))
-    own = {"regard", *(path.stem for path in (ROOT / folder).glob("*.py"))}
+    own = {"regard", *(path.stem for each in (folder, "benchmarks") for path in (ROOT / each).glob("*.py"))}
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - own
 
 

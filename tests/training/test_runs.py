@@ -146,6 +146,17 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path: Path, damage) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
 
 
+def test_a_disk_that_is_full_at_the_start_leaves_no_folder(tmp_path: Path, monkeypatch) -> None:
+    def full(path: Path, _: str) -> None:
+        path.with_name(f".{path.name}.new").touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("regard.training.report.write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        train(job(custom_recipe(tmp_path, 60)), Report(Console(quiet=True)))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
+
+
 def test_a_run_that_cannot_start_leaves_an_existing_folder(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")

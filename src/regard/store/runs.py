@@ -13,7 +13,7 @@ from regard.recipes import RUN_RECIPE
 from regard.store import checkpoint
 from regard.store.lock import LOCK
 
-TEXT, CODECS = "text.json", "codecs"
+TEXT, CODECS, LOG = "text.json", "codecs", "log.jsonl"
 TITLE = "# The recipe of this run, with all defaults. Run it again: regard train recipe.toml run=ANOTHER_FOLDER\n\n"
 _UNUSED = {LOCK, f".{RUN_RECIPE}.new"}
 """Files that a process may leave in a folder that it has not yet made a run folder."""
@@ -57,14 +57,22 @@ def is_unused(run: Path) -> bool:
 def discard(run: Path) -> None:
     """Removes what was written in a folder for a run that could not be started."""
     _remove_preparation(run)
-    for name in (RUN_RECIPE, f".{RUN_RECIPE}.new"):
-        (run / name).unlink(missing_ok=True)
+    _remove(run / LOG)
+    if all(
+        path.name in {*_UNUSED, RUN_RECIPE} for path in run.iterdir()
+    ):  # with other files, it marks the run's folder
+        _remove(run / RUN_RECIPE)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file, and what may be left over from writing it."""
+    for each in (path, path.with_name(f".{path.name}.new")):
+        each.unlink(missing_ok=True)
 
 
 def _remove_preparation(run: Path) -> None:
     """Removes what is written between the recipe and the first checkpoint: the hashes of the data, and the codecs."""
-    for name in (TEXT, f".{TEXT}.new"):
-        (run / name).unlink(missing_ok=True)
+    _remove(run / TEXT)
     for name in (CODECS, f".{CODECS}.new"):
         shutil.rmtree(run / name, ignore_errors=True)
 

@@ -22,7 +22,7 @@ from regard.errors import RegardError
 from regard.folders import write_tensors
 from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
-from regard.store.runs import claim
+from regard.store.runs import LOG, claim
 from regard.training.config import TrainConfig
 from regard.training.device import Device
 from regard.training.distributed import Group
@@ -148,7 +148,7 @@ class Training:
         elif self.group.rank:
             torch.manual_seed(self.job.seed + self.group.rank)  # otherwise dropout would be the same in all processes
         if self.group.is_first:
-            self.report.open(self.run / "log.jsonl", self.state.step)
+            self.report.open(self.run / LOG, self.state.step)
             for counts in self.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 
@@ -232,7 +232,7 @@ class Training:
             from regard.explain import figures
         except ImportError:
             return
-        figures.save(figures.learning_curves(self.run / "log.jsonl", self.task.curves), self.run / "curves.png")
+        figures.save(figures.learning_curves(self.run / LOG, self.task.curves), self.run / "curves.png")
 
     def advance(self) -> None:
         """Takes one training step and reports it."""

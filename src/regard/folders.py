@@ -39,7 +39,6 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             fill(temporary)
             seal(temporary)
         restore(folder)
-        shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
         temporary.rename(folder)
@@ -58,12 +57,15 @@ def seal(folder: Path) -> None:
 
 
 def restore(folder: Path) -> None:
-    """Restores the old folder, if the process ended after moving it away and before moving the new one in.
+    """Restores the old folder, if the process ended between moving it away and moving the new one in.
 
+    If the process ended after that, the old folder is removed.
     Only the process that writes the folder may do so: if another one is just replacing it, that one would fail.
     """
     old = _sibling(folder, "old")
-    if old.exists() and not folder.exists():
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+    elif old.exists():
         old.rename(folder)
 
 

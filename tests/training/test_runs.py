@@ -198,3 +198,11 @@ def test_an_interrupted_replacement_of_a_model_is_restored_by_training(uninterru
     start(run)
     assert weights(run, "model") == weights(uninterrupted, "model")
     assert not (run / ".model.old").exists()
+
+
+def test_an_old_model_that_was_not_removed_is_removed_by_training(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    shutil.copytree(run / "model", run / ".model.old")
+    start(run)
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in uninterrupted.iterdir())

@@ -16,9 +16,9 @@ def cache(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the cache: encoded text and exports, which are created again when they are needed. Or remove them.
+    """List or remove cached files: encoded text and exports.
 
-    The cache is ~/.cache/regard, or the folder that REGARD_CACHE names.
+    They are in ~/.cache/regard, or in the folder that REGARD_CACHE names, and are created again when they are needed.
 
     Examples:
 

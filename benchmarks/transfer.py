@@ -77,7 +77,7 @@ def accuracy(run: Path) -> float:
     """Accuracy on the development set."""
     command = [sys.executable, "-m", "regard", "evaluate", str(run), "--data", str(run.parent / "dev.txt"), "--json"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return float(found["accuracy"])
+    return float(found["accuracy"]) / 100
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ def test_taggers_of_different_kinds_are_compared_by_accuracy_and_f1(models: Path
             json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json"))[key]
             for name in ("pos", "rnn_tagger")
         ]
-        assert scores(found[metric]) == pytest.approx([100 * score for score in alone])
+        assert scores(found[metric]) == pytest.approx(alone)
 
 
 def test_taggers_of_spans_are_compared_by_f1_of_exact_spans(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_taggers_of_spans_are_compared_by_f1_of_exact_spans(tmp_path: Path) -> N
             json.loads(run("evaluate", name, "--data", tmp_path / "dev.iob", "--json"))[metric.lower()]
             for name in (tmp_path / "names", other)
         ]
-        assert scores(comparison) == pytest.approx([100 * score for score in alone])
+        assert scores(comparison) == pytest.approx(alone)
 
 
 def test_language_models_with_different_tokenizers_are_compared_block_by_block(tmp_path: Path) -> None:

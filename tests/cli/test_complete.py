@@ -109,6 +109,11 @@ def test_wrong_options_are_reported(model: Path, arguments, message) -> None:
         run("--model", model, "ROMEO:", "--max-tokens", 5, *arguments)
 
 
+def test_a_language_model_makes_no_vectors(model: Path) -> None:
+    with pytest.raises(ValueError, match="is a model for completion, not for `regard embed`; try `regard complete`"):
+        commands.run("embed", "--model", model, "ROMEO:")
+
+
 def test_other_models_do_not_continue_texts() -> None:
     message = "en-es is a model for translation, not for `regard complete`; try `regard translate`"
     with pytest.raises(ValueError, match=message):

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 import regard
 from commands import invoke, run
+from regard import library
 from regard.cli.main import app
-from texts import TEXTS
+from regard.models.heads import ClassificationHead
+from texts import TEXTS, TOKENIZER, bert
 
 
 def test_texts_are_classified(models: Path) -> None:
@@ -47,6 +49,19 @@ def test_a_tab_separates_the_texts_of_a_pair(models: Path) -> None:
     assert (together["text"], together["second"]) == ("good", "food")
     apart = json.loads(run("classify", "-m", models / "sst2", "--json", "good", "--second", "food"))
     assert together == apart
+
+
+def test_models_of_single_texts_and_of_pairs_are_told_apart(tmp_path: Path) -> None:
+    for name, pairs in (("single", False), ("pair", True)):
+        model = bert(ClassificationHead(labels=("bad", "good"), pairs=pairs)).float()
+        library.save(tmp_path / name, model.config, library.tensors(model), {"text": TOKENIZER}, "")
+    with pytest.raises(ValueError, match="trained on single texts, not on pairs; remove the second text"):
+        run("classify", "-m", tmp_path / "single", "good", "--second", "food")
+    with pytest.raises(ValueError, match="trained on pairs of texts; add a second text"):
+        run("classify", "-m", tmp_path / "pair", "good")
+    line = json.loads(run("classify", "-m", tmp_path / "single", "--json", stdin="good\tfood\n"))
+    assert line["text"] == "good\tfood"
+    assert run("classify", "-m", tmp_path / "pair", stdin="good\tfood\n").count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["pos", "rnn_tagger"])

@@ -27,7 +27,9 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
     found = json.loads(run("evaluate", models / "sst2", "task=sst2", "--data", tmp_path / "dev.tsv", "--json"))
     labels = [verdict.label for verdict in regard.load(str(models / "sst2")).classify(TEXTS)]
     right = [("negative", "positive")[i % 2] == label for i, label in enumerate(labels)]
-    assert found["accuracy"] == sum(right) / 5
+    assert found["accuracy"] == pytest.approx(100 * sum(right) / 5)
+    printed = run("evaluate", models / "sst2", "task=sst2", "--data", tmp_path / "dev.tsv")
+    assert printed.startswith(f"accuracy  {found['accuracy']:5.1f}\n")
     assert "accuracy" in run("evaluate", models / "sst2", "task=sst2", "--data", tmp_path / "dev.tsv")
     (tmp_path / "own.csv").write_text("text,label\ngood food,positive\nbad food,negative\n")
     assert json.loads(run("evaluate", models / "sst2", "--data", tmp_path / "own.csv", "--json"))["texts"] == 2
@@ -37,8 +39,11 @@ def test_classifiers_and_taggers_are_evaluated(models: Path, tmp_path: Path) -> 
         out = tmp_path / "said"
         found = json.loads(run("evaluate", models / name, "--data", tmp_path / "dev.conllu", "--json", "-o", out))
         tags = out.read_text().split()
-        assert found["accuracy"] == pytest.approx(tags.count("NOUN") / len(tags))
-        assert "macro F1" in run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
+        assert found["accuracy"] == pytest.approx(100 * tags.count("NOUN") / len(tags))
+        printed = run("evaluate", models / name, "--data", tmp_path / "dev.conllu")
+        assert f"accuracy  {found['accuracy']:6.2f}\nmacro F1  {found['macro_f1']:6.2f}\n" in printed
+        recall = found["tags"]["NOUN"]["recall"]
+        assert re.search(rf"\nNOUN .* {recall:.1f} ", printed)
 
 
 def test_a_task_that_does_not_fit_the_model_is_reported(models: Path, tmp_path: Path) -> None:
@@ -141,6 +146,13 @@ def test_tags_of_the_other_column_are_reported(models: Path, tmp_path: Path) -> 
     assert found["tags"]["NOUN"]["count"] == 1
 
 
+def test_tags_that_are_hardly_ever_the_models_are_reported(models: Path, tmp_path: Path) -> None:
+    rows = [f"{i}\tdog\t_\tNOUN\t{'NOUN' if i == 1 else 'NN'}" + "\t_" * 5 for i in range(1, 21)]
+    (tmp_path / "dev.conllu").write_text("\n".join(rows) + "\n\n")
+    with pytest.raises(ValueError, match="the model predicts only 1 of the 20 tags in column xpos; try column=upos"):
+        run("evaluate", models / "pos", "column=xpos", "--data", tmp_path / "dev.conllu")
+
+
 def test_a_tagger_of_spans_is_evaluated_on_iob_files(tmp_path: Path) -> None:
     model = bert(TaggingHead(labels=("B-PER", "I-PER", "O"))).float()
     library.save(tmp_path / "names", model.config, library.tensors(model), {"text": TOKENIZER}, "")
@@ -149,7 +161,7 @@ def test_a_tagger_of_spans_is_evaluated_on_iob_files(tmp_path: Path) -> None:
     found = json.loads(run("evaluate", tmp_path / "names", "--data", tmp_path / "dev.txt", "--json", "-o", predicted))
     assert found["types"]["PER"]["count"] == 2
     tags = [line.split() for line in predicted.read_text().splitlines()]
-    assert found["f1"] == spans.scores([["O", "B-PER"], ["B-PER", "I-PER"]], tags)["f1"]
+    assert found["f1"] == 100 * spans.scores([["O", "B-PER"], ["B-PER", "I-PER"]], tags)["f1"]
     printed = run("evaluate", tmp_path / "names", "--data", tmp_path / "dev.txt")
     assert re.search(r"F1 +[\d.]+ +of exact spans\n", printed)
     assert re.search(r"\nPER .* 2\n$", printed)

@@ -17,7 +17,7 @@ def classify(
     second: Annotated[str | None, typer.Option(help="Second text, for models that classify pairs.")] = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Classify texts: a label and its probability for each. In a file and on standard input, a tab separates pairs.
+    """Classify texts: a label and its probability for each. In a file or standard input, a tab separates pairs.
 
     Examples:
 
@@ -36,7 +36,8 @@ def classify(
     classifier = load_for("classify", model)
     truncated = 0
     for chunk in chunks(texts, file):
-        pairs = [(text, second) if texts else _split_pair(text) for text in chunk]
+        # for a model of single texts, a tab is a space
+        pairs = [(text, second) if texts or classifier.pairs is False else _split_pair(text) for text in chunk]
         for (text, other), prediction in zip(pairs, classifier.classify(*zip(*pairs, strict=True)), strict=True):
             truncated += prediction.truncated
             if as_json:

@@ -101,6 +101,8 @@ class ClassificationHead(Config):
     kind: Literal["classification"] = "classification"
     labels: Labels
     """Class names. Taken from the data."""
+    pairs: bool | None = None
+    """Whether it classifies pairs of texts; none if unknown. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
         """The head, with newly initialised weights."""
@@ -116,6 +118,8 @@ class RegressionHead(Config):
     labels: ClassVar[tuple[str, ...]] = ()
     pooled: ClassVar[bool] = True
     kind: Literal["regression"] = "regression"
+    pairs: bool | None = None
+    """Whether its inputs are pairs of texts; none if unknown. Taken from the data."""
 
     def build(self, encoder: EncoderShape) -> LinearHead:
         """The head, with newly initialised weights."""

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard.codecs.interface import CodecExamples
 from regard.config import Config
+from regard.counts import counted
 from regard.data import glue as tables
 from regard.data.batches import BATCH_TOKENS, IGNORED, count_tokens
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
@@ -108,6 +109,12 @@ class Classifier(Embedder):
         """The labels; empty for a regression task."""
         return tuple(self.model.config.labels)
 
+    @property
+    def pairs(self) -> bool | None:
+        """Whether it was trained on pairs of texts; None if unknown."""
+        found: bool | None = self.model.config.head.pairs
+        return found
+
     @overload
     def classify(self, texts: str, seconds: str | None = None, *, batch_tokens: int = BATCH_TOKENS) -> Prediction: ...  # type: ignore[overload-overlap]
     @overload
@@ -134,6 +141,11 @@ class Classifier(Embedder):
             raise RegardError(
                 f"got {len(texts)} texts and {len(seconds)} second texts; give one second text for each text"
             )
+        second = [text is not None for text in seconds or ()]
+        if self.pairs is False and any(second):
+            raise RegardError("the model was trained on single texts, not on pairs; remove the second text")
+        if self.pairs and not (second and all(second)) and texts:
+            raise RegardError("the model was trained on pairs of texts; add a second text")
         encoded = self.encode(texts, seconds)
         result: dict[int, Prediction] = {}
         for indices, batch in self.batches(encoded, batch_tokens):
@@ -168,10 +180,12 @@ class Classifier(Embedder):
         texts, seconds, gold = zip(*examples, strict=True)
         predictions = self.classify(texts, seconds)
         answer = [names.get(prediction.answer, prediction.answer) for prediction in predictions]
-        found = glue.scores(question, answer, gold)  # type: ignore[arg-type]
+        found = percent(glue.scores(question, answer, gold))  # type: ignore[arg-type]
         truncated = sum(prediction.truncated for prediction in predictions)
-        lines = [f"{name:<10}{100 * value:5.1f}" for name, value in found.items()]
-        lines.append(f"{len(texts):,} texts" + (f", {truncated:,} of them too long and truncated" if truncated else ""))
+        lines = [f"{name:<10}{value:5.1f}" for name, value in found.items()]
+        lines.append(
+            counted(len(texts), "text") + (f", {truncated:,} of them too long and truncated" if truncated else "")
+        )
         return Evaluation(
             {**found, "texts": len(texts), "truncated": truncated},
             lines,
@@ -243,7 +257,8 @@ class ClassificationTask(Task):
                 truncated=part.truncated,
             )
         self.batches, self.valid = setup.batches(train, self.valid_texts)
-        head = ClassificationHead(labels=labels) if labels else RegressionHead()
+        pairs = len(self.question.texts) > 1
+        head = ClassificationHead(labels=labels, pairs=pairs) if labels else RegressionHead(pairs=pairs)
         self.config = replace(setup.fitted(**self.tokenizer.sizes()), head=head)
         metric = self.question.metrics[0]
         self.curves = (Curve(score=f"valid_{metric}", label=METRICS[metric]),)

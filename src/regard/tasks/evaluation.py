@@ -18,7 +18,7 @@ class Evaluation:
     """The results of a model on a test set."""
 
     scores: Mapping[str, Any]
-    """For programs: data that can be written as JSON."""
+    """For programs: data that can be written as JSON; fractions are in percent, as for people."""
     lines: Sequence[str]
     """For people."""
     predictions: Sequence[str] | None = None

@@ -1,7 +1,7 @@
 """The evaluation of a tagger: accuracy and F1 of its tags, or precision, recall and F1 of its spans."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from regard.config import Config, Problem
+from regard.counts import counted
 from regard.data import iob
 from regard.data.conllu import COLUMN_INDEX, Column, Sentence
 from regard.data.conllu import sentences as read_conllu
@@ -20,6 +21,8 @@ from regard.evaluation.comparison import Examples, percent, rows
 from regard.evaluation.tagging import TagScore
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
 
+FEW = 0.1  # fraction of tags that the model must be able to predict
+NONE = "the model predicts none of the tags"
 IOB_SUFFIXES = (".iob", ".iob1", ".iob2", ".bio")
 
 
@@ -58,8 +61,13 @@ class TaggingSettings(Config):
             (other,) = COLUMN_INDEX.keys() - {name}
             found, remedy = list(read_conllu(path, name)), f"column={other}"
             where = f"column {name}"
-        if not {tag for sentence in found for tag in sentence.tags} & set(labels):
-            raise RegardError(f"{path}: the model predicts none of the tags in {where}; try {remedy}")
+        every = [tag for sentence in found for tag in sentence.tags]
+        tags = [tag for tag in every if tag != iob.OUTSIDE] or every
+        known = sum(tag in labels for tag in tags)
+        # a few tags may have the same name in both columns of CoNLL-U
+        if known < FEW * len(tags) or not known:
+            few = f"the model predicts only {known:,} of the {counted(len(tags), 'tag')}" if known else NONE
+            raise RegardError(f"{path}: {few} in {where}; try {remedy}")
         return found
 
 
@@ -98,25 +106,33 @@ def _span_metrics(counts: npt.NDArray[np.int64]) -> dict[str, float]:
 
 
 def _of_tags(found: tagging.TaggingScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
-    lines = [f"accuracy  {100 * found['accuracy']:6.2f}", f"macro F1  {100 * found['macro_f1']:6.2f}", ""]
-    lines += _table("tag", "words", found["tags"])
-    tags = {tag: asdict(score) for tag, score in found["tags"].items()}
-    return Evaluation({**found, "tags": tags}, lines, predicted, examples=examples)
+    scores = {**percent({name: found[name] for name in ("accuracy", "macro_f1")}), "tags": _percents(found["tags"])}
+    lines = [f"accuracy  {scores['accuracy']:6.2f}", f"macro F1  {scores['macro_f1']:6.2f}", ""]
+    lines += _table("tag", "words", scores["tags"])
+    return Evaluation(scores, lines, predicted, examples=examples)
 
 
 def _of_spans(found: spans.SpanScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
+    fractions = {name: found[name] for name in ("f1", "precision", "recall", "accuracy")}
+    scores = {**percent(fractions), "types": _percents(found["types"])}
     names = {"f1": "F1", "precision": "precision", "recall": "recall"}
-    lines = [f"{title:<10}{100 * found[name]:6.2f}   of exact spans" for name, title in names.items()]  # type: ignore[literal-required]
-    lines += [f"accuracy  {100 * found['accuracy']:6.2f}   of words", "", *_table("type", "spans", found["types"])]
-    types = {name: asdict(score) for name, score in found["types"].items()}
-    return Evaluation({**found, "types": types}, lines, predicted, examples=examples)
+    lines = [f"{title:<10}{scores[name]:6.2f}   of exact spans" for name, title in names.items()]
+    lines += [f"accuracy  {scores['accuracy']:6.2f}   of words", "", *_table("type", "spans", scores["types"])]
+    return Evaluation(scores, lines, predicted, examples=examples)
 
 
-def _table(name: str, unit: str, scores: Mapping[str, TagScore]) -> list[str]:
+def _percents(scores: Mapping[str, TagScore]) -> dict[str, dict[str, float]]:
+    """The scores of each tag or type in percent, and its count."""
+    return {
+        name: {**percent({"precision": each.precision, "recall": each.recall, "f1": each.f1}), "count": each.count}
+        for name, each in scores.items()
+    }
+
+
+def _table(name: str, unit: str, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Precision, recall and F1 by tag or type."""
     width = max(8, *(len(tag) + 1 for tag in scores)) if scores else 8
     lines = [f"{name:<{width}}precision  recall      F1 {unit:>7}"]
     for tag, score in scores.items():
-        percentages = (100 * value for value in (score.precision, score.recall, score.f1))
-        lines.append("{:<{}}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, width, *percentages, score.count))
+        lines.append("{:<{}}{:9.1f} {:7.1f} {:7.1f} {:7,}".format(tag, width, *score.values()))
     return lines

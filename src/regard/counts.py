@@ -1,6 +1,6 @@
 """Numbers of things in messages: 1 pair, 2 pairs."""
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, whose plural ends in s."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

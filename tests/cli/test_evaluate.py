@@ -16,8 +16,8 @@ from regard.evaluation import bleu, spans
 from regard.models.heads import ClassificationHead, TaggingHead
 from regard.tasks.evaluation import EvaluatedWith
 from regard.tasks.tagging_evaluation import TaggingSettings
-from regard.tasks.translation import Translation
 from regard.tasks.translation_evaluation import EvaluatesTranslations, TranslationSettings
+from regard.tasks.translation_types import Translation
 from texts import TEXTS, TOKENIZER, bert
 
 
@@ -185,7 +185,7 @@ def test_problems_of_a_table_are_reported_beside_the_scores(tmp_path: Path) -> N
     (tmp_path / "dev.tsv").write_text("\n".join(rows) + "\n")
     result = invoke("evaluate", tmp_path / "qqp", "task=qqp", "--data", tmp_path / "dev.tsv", "--json")
     assert json.loads(result.stdout)["texts"] == 2
-    assert "dev.tsv: skipped 1 lines with too few columns, the first is line 3" in result.stderr
+    assert "dev.tsv: skipped 1 line with too few columns, the first is line 3" in result.stderr
 
 
 def test_models_serve_the_verbs_that_their_tasks_name(models: Path) -> None:

@@ -60,9 +60,9 @@ def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
     ("line", "message"),
     [
         (row("2") + "\t_", "line 3: 11 columns in '2.*CoNLL-U has 10, separated by tabs"),
-        ("2 a _ NOUN NN _ _ _ _ _", "line 3: 1 columns"),
+        ("2 a _ NOUN NN _ _ _ _ _", "line 3: 1 column in"),
         ("2-3\ta", "line 3: 2 columns"),
-        (" ", "line 3: 1 columns"),
+        (" ", "line 3: 1 column in"),
         (row("2", upos="_"), "line 3: 'a' has no upos; give a file with tags, or choose column 'xpos'"),
         (row("2", upos=""), "line 3: 'a' has no upos"),
         (row("2", word=""), "line 3: word 2 is empty"),

@@ -68,7 +68,7 @@ def test_one_long_span_is_not_two_short_ones() -> None:
 
 def test_sentences_without_spans_score_zero_and_uneven_ones_are_errors() -> None:
     assert scores([["O"]], [["O"]])["f1"] == 0
-    with pytest.raises(ValueError, match="sentence 1 has 2 words and 1 predicted tags"):
+    with pytest.raises(ValueError, match="sentence 1 has 2 words and 1 predicted tag"):
         scores([["O", "O"]], [["O"]])
     with pytest.raises(ValueError, match="there is nothing to score"):
         scores([[]], [[]])

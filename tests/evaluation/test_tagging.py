@@ -37,7 +37,7 @@ def test_uneven_and_empty_lists_are_errors() -> None:
     with pytest.raises(ValueError, match="2 sentences and 1 predicted ones; the numbers must be equal"):
         scores([["A"], ["B"]], [["A"]])
     # equal in total, but not in each sentence
-    with pytest.raises(ValueError, match="sentence 2 has 1 words and 2 predicted tags"):
+    with pytest.raises(ValueError, match="sentence 2 has 1 word and 2 predicted tags"):
         scores([["A"], ["A"], ["A", "A"]], [["A"], ["A", "A"], ["A"]])
     with pytest.raises(ValueError, match="nothing to score"):
         scores([[]], [[]])

@@ -1,6 +1,6 @@
 from regard.explain.alignment import Alignment
 from regard.tasks.documents import translate_texts
-from regard.tasks.translation import Translation
+from regard.tasks.translation_types import Translation
 
 
 def backwards(texts, _prefixes=()):

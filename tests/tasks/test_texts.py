@@ -69,7 +69,7 @@ def test_other_types_of_input_raise_an_error(wrong, message) -> None:
 
 def test_texts_and_their_pairs_must_be_equal_in_number() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
-    with pytest.raises(ValueError, match="got 2 texts and 1 second texts"):
+    with pytest.raises(ValueError, match="got 2 texts and 1 second text"):
         classifier.classify([TEXT, TEXT], [TEXT])
-    with pytest.raises(ValueError, match="got 2 sources and 1 targets"):
+    with pytest.raises(ValueError, match="got 2 sources and 1 target"):
         regard.load("en-es").score(["a", "b"], ["c"])

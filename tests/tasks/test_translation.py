@@ -112,7 +112,7 @@ def test_a_translation_begins_with_its_prefix() -> None:
     for translations, prefix in zip(found, ["el niño", "", "x", "el"], strict=True):
         assert all(translation.text.startswith(prefix) for translation in translations)
     assert found[1] == plain[1]
-    with pytest.raises(ValueError, match="got 4 texts and 1 prefixes"):
+    with pytest.raises(ValueError, match="got 4 texts and 1 prefix"):
         translator.translate(TEXTS, prefixes=["el"])
 
 

@@ -12,7 +12,8 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.tasks.documents import Translated
-    from regard.tasks.translation import Translation, Translator
+    from regard.tasks.translation import Translator
+    from regard.tasks.translation_types import Translation
 
 CHUNK_SIZE = 500  # texts at once
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from regard.codecs.gpt2 import LosslessTokenizer
 from regard.codecs.interface import Say
 from regard.config import Config
+from regard.counts import counted
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch
 from regard.data.cache import cached
 from regard.data.corpus import mapped
@@ -212,6 +213,7 @@ def spread(tokens: Tokens, context: int, max_tokens: int = VALID_TOKENS, source:
 def _expect_window(tokens: Tokens, context: int, source: str) -> None:
     if len(tokens) <= context:
         raise RegardError(
-            f"{source} has {len(tokens):,} tokens, but a window of {context:,} and the token after it need more; "
+            f"{source} has {counted(len(tokens), 'token')}, "
+            f"but a window of {context:,} and the token after it need more; "
             f"give more text, or lower data.max_length"
         )

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from regard.counts import counted
 from regard.data.text import lines
 from regard.errors import RegardError
 
@@ -46,7 +47,8 @@ def _words(line: str, place: int, column: Column, where: str) -> Iterator[tuple[
     fields = line.split("\t")
     if len(fields) != COLUMN_COUNT:
         raise RegardError(
-            f"{where}: {len(fields)} columns in {line[:60]!r}; CoNLL-U has {COLUMN_COUNT}, separated by tabs "
+            f"{where}: {counted(len(fields), 'column')} in {line[:60]!r}; "
+            f"CoNLL-U has {COLUMN_COUNT}, separated by tabs "
             f"(for IOB files, set data.kind=iob, or kind=iob in an evaluation)"
         )
     number, word, tag = fields[0], fields[1], fields[COLUMN_INDEX[column]]

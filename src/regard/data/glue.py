@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from regard.counts import counted
 from regard.data.tables import Columns, Example, TableRow, rows
 from regard.errors import RegardError
 
@@ -199,7 +200,7 @@ def read(
         example = columns.example(row)
         yield example if example.label is None else example._replace(label=_name(task, path, row, example.label))
     if skipped:
-        warn(f"{path}: skipped {len(skipped):,} lines with too few columns, the first is line {skipped[0]:,}")
+        warn(f"{path}: skipped {counted(len(skipped), 'line')} with too few columns, the first is line {skipped[0]:,}")
 
 
 def _columns(task: GlueTask, path: Path, header: list[str], labelled: bool) -> Columns:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.config import Config, Positive
+from regard.counts import counted
 from regard.data.corpus import file_hash
 from regard.data.text import existing
 from regard.errors import RegardError
@@ -56,7 +57,7 @@ class TrainingFiles(Config):
         train, valid = split(examples, self.hold_out, self.train)
         left = len(examples) - len(train) - len(valid)
         also = f", and {left:,} with the same text excluded from training" if left else ""
-        say(f"validation: {len(valid):,} examples split from training{also}; give others with data.valid")
+        say(f"validation: {counted(len(valid), 'example')} split from training{also}; give others with data.valid")
         return train, valid
 
 

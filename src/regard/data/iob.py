@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from regard.counts import counted
 from regard.data.conllu import Sentence
 from regard.data.text import lines
 from regard.errors import RegardError
@@ -76,9 +77,9 @@ def _word(fields: Sequence[str], width: int, column: int | None, where: str) -> 
     if len(fields) < 2:
         raise RegardError(f"{where}: no tag after {fields[0][:60]!r}; give the word, a space or tab, and its tag")
     if len(fields) != width:
-        raise RegardError(f"{where}: {len(fields)} columns instead of {width}; a blank line ends a sentence")
+        raise RegardError(f"{where}: {counted(len(fields), 'column')} instead of {width}; a blank line ends a sentence")
     if column is not None and column > width:
-        raise RegardError(f"{where}: there is no column {column}, only {width} columns")
+        raise RegardError(f"{where}: there is no column {column}, only {counted(width, 'column')}")
     tag = fields[-1 if column is None else column - 1]
     if not tag:
         raise RegardError(f"{where}: {fields[0]!r} has an empty tag; outside of spans the tag is {OUTSIDE}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.counts import counted
 from regard.data.json_lines import is_json_lines, records
 from regard.data.text import lines
 from regard.errors import RegardError
@@ -131,7 +132,7 @@ class Columns:
         """The example in a row."""
         if len(row.fields) != len(self.header):
             raise RegardError(
-                f"{self.path}, line {row.line}: {len(row.fields)} columns instead of {len(self.header)} "
+                f"{self.path}, line {row.line}: {counted(len(row.fields), 'column')} instead of {len(self.header)} "
                 f"({_listed(self.header)}); fix the line or remove it"
             )
         text = row.fields[self.texts[0]]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from regard.counts import counted
 from regard.errors import RegardError
 
 
@@ -107,7 +108,7 @@ def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:
             shorter, longer = (path, target) if one is None else (target, path)
             count = sum(1 for _ in lines(longer))
             raise RegardError(
-                f"{shorter} has {number - 1:,} lines and {longer} has {count:,}; "
+                f"{shorter} has {counted(number - 1, 'line')} and {longer} has {count:,}; "
                 f"parallel files need the same number of lines"
             )
         yield one, other

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypedDict
 
+from regard.counts import counted
 from regard.errors import RegardError
 
 
@@ -54,11 +55,13 @@ def check(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> 
     """Makes sure that there is one predicted tag for each word, and at least one word."""
     if len(gold) != len(predicted):
         raise RegardError(
-            f"got {len(gold):,} sentences and {len(predicted):,} predicted ones; the numbers must be equal"
+            f"got {counted(len(gold), 'sentence')} and {len(predicted):,} predicted ones; the numbers must be equal"
         )
     for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(right) != len(given):
-            raise RegardError(f"sentence {number} has {len(right)} words and {len(given)} predicted tags")
+            raise RegardError(
+                f"sentence {number} has {counted(len(right), 'word')} and {counted(len(given), 'predicted tag')}"
+            )
     if not any(gold):
         raise RegardError("there is nothing to score")
 

@@ -139,7 +139,8 @@ class Classifier(Embedder):
     ) -> list[Prediction]:
         if seconds is not None and len(seconds) != len(texts):
             raise RegardError(
-                f"got {len(texts)} texts and {len(seconds)} second texts; give one second text for each text"
+                f"got {counted(len(texts), 'text')} and {counted(len(seconds), 'second text')}; "
+                f"give one second text for each text"
             )
         second = [text is not None for text in seconds or ()]
         if self.pairs is False and any(second):
@@ -251,7 +252,7 @@ class ClassificationTask(Task):
             kept = len(part.encoded)
             setup.count(
                 what,
-                f"{kept:,} texts; {part.truncated:,} truncated to {max_length} tokens",
+                f"{counted(kept, 'text')}; {part.truncated:,} truncated to {max_length} tokens",
                 texts=what,
                 kept=kept,
                 truncated=part.truncated,

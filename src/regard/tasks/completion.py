@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from regard.blocks.loss import ROWS, linear_cross_entropy
 from regard.codecs.gpt2 import LosslessTokenizer
 from regard.codecs.interface import CodecExamples
+from regard.counts import counted
 from regard.data.batches import IGNORED
 from regard.data.completion import FileSlice, FixedWindows, TextConfig, WindowBatch, Windows, encoded, spread
 from regard.data.corpus import file_hash
@@ -183,7 +184,8 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         if context is not None and self._slides(prompt_tokens, tokens):
             if overflow == "error":
                 raise RegardError(
-                    f"{len(prompt_tokens):,} prompt tokens and {tokens:,} tokens to generate exceed the context of "
+                    f"{counted(len(prompt_tokens), 'prompt token')} and {counted(tokens, 'token')} to generate "
+                    f"exceed the context of "
                     f"{context:,}; generate fewer tokens, or set overflow to 'slide', "
                     f"which drops the older half whenever it is full"
                 )

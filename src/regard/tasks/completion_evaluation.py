@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.config import Config
+from regard.counts import counted
 from regard.data.text import lines_with_ends
 from regard.evaluation.comparison import Examples
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
@@ -33,9 +34,9 @@ class EvaluatesText:
         losses = self.losses("".join(lines_with_ends(path)))
         scores = losses.scores()
         lines = [
-            f"loss           {scores.loss:8.4f}   per token; {scores.tokens:,} tokens",
+            f"loss           {scores.loss:8.4f}   per token; {counted(scores.tokens, 'token')}",
             f"perplexity     {scores.perplexity:8.2f}",
-            f"bits per byte  {scores.bits_per_byte:8.4f}   {scores.bytes:,} bytes",
+            f"bits per byte  {scores.bits_per_byte:8.4f}   {counted(scores.bytes, 'byte')}",
         ]
         return Evaluation(dataclasses.asdict(scores), lines, examples=Examples(losses.blocks(), _bits, True))
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from regard.data.sentences import Document, split
 from regard.tasks.texts import one_line
-from regard.tasks.translation import Translation
+from regard.tasks.translation_types import Translation
 
 Translate = Callable[[Sequence[str], Sequence[str]], list[list[Translation]]]
 """Translates sentences; each translation begins with its prefix."""

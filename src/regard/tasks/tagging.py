@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from regard.codecs.interface import CodecExamples
 from regard.codecs.words import Words
+from regard.counts import counted
 from regard.data.batches import BATCH_TOKENS, IGNORED, given, in_batches
 from regard.data.conllu import Sentence
 from regard.data.iob import has_spans
@@ -202,7 +203,7 @@ class TaggingTask(Task):
         )
         for what, part in (("training", train), ("validation", valid)):
             kept = len(part.tags)
-            text = f"{kept:,} sentences; {part.truncated:,} truncated to {max_length} tokens"
+            text = f"{counted(kept, 'sentence')}; {part.truncated:,} truncated to {max_length} tokens"
             setup.count(what, text, sentences=what, kept=kept, truncated=part.truncated)
         self.batches, self.valid = setup.batches(train, valid)
 

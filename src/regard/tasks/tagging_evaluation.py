@@ -106,19 +106,19 @@ def _span_metrics(counts: npt.NDArray[np.int64]) -> dict[str, float]:
 
 
 def _of_tags(found: tagging.TaggingScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
-    scores = {**percent({name: found[name] for name in ("accuracy", "macro_f1")}), "tags": _percents(found["tags"])}
+    scores, tags = percent({"accuracy": found["accuracy"], "macro_f1": found["macro_f1"]}), _percents(found["tags"])
     lines = [f"accuracy  {scores['accuracy']:6.2f}", f"macro F1  {scores['macro_f1']:6.2f}", ""]
-    lines += _table("tag", "words", scores["tags"])
-    return Evaluation(scores, lines, predicted, examples=examples)
+    lines += _table("tag", "words", tags)
+    return Evaluation({**scores, "tags": tags}, lines, predicted, examples=examples)
 
 
 def _of_spans(found: spans.SpanScores, predicted: Sequence[str], examples: Examples) -> Evaluation:
-    fractions = {name: found[name] for name in ("f1", "precision", "recall", "accuracy")}
-    scores = {**percent(fractions), "types": _percents(found["types"])}
     names = {"f1": "F1", "precision": "precision", "recall": "recall"}
+    scores = percent({"accuracy": found["accuracy"], **{name: found[name] for name in names}})  # type: ignore[literal-required]
+    types = _percents(found["types"])
     lines = [f"{title:<10}{scores[name]:6.2f}   of exact spans" for name, title in names.items()]
-    lines += [f"accuracy  {scores['accuracy']:6.2f}   of words", "", *_table("type", "spans", scores["types"])]
-    return Evaluation(scores, lines, predicted, examples=examples)
+    lines += [f"accuracy  {scores['accuracy']:6.2f}   of words", "", *_table("type", "spans", types)]
+    return Evaluation({**scores, "types": types}, lines, predicted, examples=examples)
 
 
 def _percents(scores: Mapping[str, TagScore]) -> dict[str, dict[str, float]]:

@@ -3,9 +3,8 @@
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, ClassVar, Protocol, TypedDict, Unpack, overload
+from typing import Any, ClassVar, Protocol, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from regard.blocks.loss import linear_cross_entropy
 from regard.codecs.interface import CodecExamples
 from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
+from regard.counts import counted
 from regard.data.batches import BATCH_TOKENS, given, in_batches
 from regard.data.corpus import Corpus, chunks, encoded
 from regard.data.parallel import PairBatch, Pairs, pair_batch, source_batch
@@ -32,6 +32,7 @@ from regard.models.interface import Autoregressive
 from regard.tasks.pipeline import Pipeline
 from regard.tasks.texts import as_given, expect_texts
 from regard.tasks.translation_evaluation import EvaluatesTranslations
+from regard.tasks.translation_types import SamplingOptions, SearchOptions, Translation, TranslationOptions
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed, means
 
@@ -61,62 +62,6 @@ def loss(model: EncoderDecoder, batch: PairBatch, label_smoothing: float = 0.0) 
     x_ND = model.hidden(*batch.inputs)[is_real_BT]
     smooth, plain = linear_cross_entropy(x_ND, *model.output_parameters(), batch.next_BT[is_real_BT], label_smoothing)
     return smooth, plain, x_ND.size(0)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation with its log-probabilities."""
-
-    text: str
-    log_probability: float
-    """The sum over all tokens, the end token included."""
-    truncated: bool = False
-    """Whether the translation or the source was truncated at the maximum length."""
-    words: tuple[str, ...] = ()
-    word_log_probabilities: tuple[float, ...] = ()
-    """Log-probability of each word, with the space before it, given the words before it; if requested."""
-    end_log_probability: float | None = None
-    """Log-probability of ending after the last word, if requested; with those of the words, it adds up to the sum."""
-    alignment: Alignment | None = None
-    """The source words that each word attends to, if requested."""
-    tokens: tuple[int, ...] = ()
-    """The generated tokens, without the end token."""
-
-    @property
-    def mean_log_probability(self) -> float:
-        """The log-probability per token, the end token included."""
-        return self.log_probability / (len(self.tokens) + 1)
-
-
-class TranslationOptions(TypedDict, total=False):
-    """Options of both beam search and sampling."""
-
-    prefixes: str | Sequence[str]
-    """For each text, the words that its translation must begin with."""
-    align: bool
-    """Whether to compute alignments."""
-    scores: bool
-    """Whether to compute the log-probabilities of words; some engines are faster without them."""
-    batch_tokens: int
-
-
-class SearchOptions(TranslationOptions, total=False):
-    """Options of beam search."""
-
-    beam: int
-    n_best: int
-    length_penalty: float
-    """Translations are ranked by their log-probability divided by (tokens)^length_penalty."""
-
-
-class SamplingOptions(TranslationOptions, total=False):
-    """Options of sampling; see `Sampling`."""
-
-    samples: int
-    temperature: float
-    top_k: int | None
-    top_p: float
-    seed: int
 
 
 class Translator(EvaluatesTranslations, Viewable, Pipeline):
@@ -182,7 +127,10 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         scores: bool,
     ) -> list[list[Translation]]:
         if prefixes and len(prefixes) != len(texts):
-            raise RegardError(f"got {len(texts)} texts and {len(prefixes)} prefixes; give one prefix for each text")
+            raise RegardError(
+                f"got {counted(len(texts), 'text')} and {counted(len(prefixes), 'prefix', 'prefixes')}; "
+                f"give one prefix for each text"
+            )
         sentences, beginnings = self.source.encode(texts), self.target.encode(prefixes)
         # the translation of an empty text is empty
         empty = Translation("", 0.0, alignment=Alignment((), (), ()) if align else None)
@@ -258,7 +206,8 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
         source_texts, target_texts = expect_texts(sources, "sources"), expect_texts(targets, "targets")
         if len(source_texts) != len(target_texts):
             raise RegardError(
-                f"got {len(source_texts)} sources and {len(target_texts)} targets; give one target for each source"
+                f"got {counted(len(source_texts), 'source')} and {counted(len(target_texts), 'target')}; "
+                f"give one target for each source"
             )
         return list(zip(self.source.encode(source_texts), self.target.encode(target_texts), strict=True))
 
@@ -379,7 +328,7 @@ class TranslationTask(Task):
         about = corpus.about
         setup.count(
             what,
-            f"{about.kept:,} pairs; dropped {about.empty:,} with an empty side "
+            f"{counted(about.kept, 'pair')}; dropped {about.empty:,} with an empty side "
             f"and {about.long:,} with more than {self.max_length} tokens",
             pairs=what,
             **dataclasses.asdict(about),

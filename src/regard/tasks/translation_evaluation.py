@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from regard.config import Config, Positive
+from regard.counts import counted
 from regard.data.text import pairs
 from regard.evaluation import bleu
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
@@ -45,7 +46,7 @@ class EvaluatesTranslations:
         lines = [
             f"BLEU   {scores.bleu:5.1f}   {scores.bleu_signature}",
             f"chrF   {scores.chrf:5.1f}   {scores.chrf_signature}",
-            f"exact  {scores.exact:5.1f}   of {scores.sentences:,} sentences",
+            f"exact  {scores.exact:5.1f}   of {counted(scores.sentences, 'sentence')}",
         ]
         predictions, translated = (
             [one_line(text) for text in best],

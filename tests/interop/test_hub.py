@@ -76,7 +76,7 @@ def test_nothing_is_downloaded_silently(hub: list[dict[str, Any]]) -> None:
         (["hf:a/b/c", "new"], "^'a/b/c' is no name of a model on the Hugging Face Hub"),
         (["hf:encoder", "new"], "^encoder is a folder here; leave --download out to convert it$"),
         (["own", "new"], "^own is not downloaded; write it as hf:NAME, such as hf:gpt2$"),
-        (["hf:an/encoder", "own"], "^own is there already; choose another folder"),
+        (["hf:an/encoder", "own"], "^own already exists; choose another folder"),
     ],
 )
 def test_a_failed_download_is_reported_and_leaves_nothing(hub: list[dict[str, Any]], arguments, message) -> None:
@@ -88,6 +88,6 @@ def test_a_failed_download_is_reported_and_leaves_nothing(hub: list[dict[str, An
 
 def test_without_huggingface_hub_the_extra_is_named(hub: list[dict[str, Any]], monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match=r"huggingface_hub is not installed.*pip install 'regard\[hub\]'"):
+    with pytest.raises(ValueError, match=r"huggingface_hub is .* not installed; run: pip install 'regard\[hub\]'"):
         run("convert", "--download", "hf:an/encoder", "new")
     assert not hub

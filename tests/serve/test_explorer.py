@@ -217,6 +217,12 @@ def test_generation_yields_growing_text_with_attention() -> None:
         assert step["weights"] == pytest.approx(row.tolist(), abs=1e-5)
 
 
+def test_an_output_that_no_model_ran_for_has_no_attention(monkeypatch) -> None:
+    monkeypatch.setitem(MEDIA, "picture", PICTURE)
+    (step,) = Explorer(Captioner(), "captions").generate({"image": "3456", "text": "78"})
+    assert (step["text"], step["weights"]) == ("78", [0, 0, 0, 0])
+
+
 def test_only_source_files_of_regard_can_be_read() -> None:
     explorer = make()
     lines = explorer.answer("code", {"file": "regard/blocks/attend.py"})["lines"]

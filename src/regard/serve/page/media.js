@@ -56,7 +56,7 @@ export const chosenToken = (state) => (state.output === undefined ? {} : { token
 export function outputChoice(spoken, state, go) {
   /** @type {Option[]} */
   const tokens = labels(spoken).map((name, i) => [i, `${i}: ${name}`]);
-  return choice("Output", "output", state.output ?? "", [["", "all predicted tokens"], ...tokens], (value) => go({ output: value || null }));
+  return choice("Tokens", "output", state.output ?? "", [["", "all predicted tokens"], ...tokens], (value) => go({ output: value || null }));
 }
 
 /**

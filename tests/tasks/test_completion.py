@@ -215,7 +215,7 @@ def test_invalid_options_are_reported_before_anything_is_computed(options, messa
 
 def test_a_prompt_longer_than_the_context_is_an_error_or_slides() -> None:
     of = COMPLETERS["characters"]
-    with pytest.raises(ValueError, match="100 prompt tokens and 1 tokens to generate exceed the context of 48"):
+    with pytest.raises(ValueError, match="100 prompt tokens and 1 token to generate exceed the context of 48"):
         of.complete("O" * 100, tokens=1, overflow="error")
     (found,) = of.complete("RO" * 50, tokens=3, temperature=0.0, overflow="slide")
     assert list(found.tokens) == greedy(of, "RO" * 50, 3, 48)

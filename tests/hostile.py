@@ -130,6 +130,12 @@ def weights(base: str, name: str, change: Callable[[torch.Tensor], torch.Tensor]
     case(base, name, changed)
 
 
+def large(folder: Path) -> None:
+    """Finite weights with which the model computes NaN."""
+    path = folder / "model.safetensors"
+    save_file({key: torch.full_like(tensor, 1e38) for key, tensor in load_file(path).items()}, path)
+
+
 def nested(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
@@ -175,6 +181,7 @@ for base in ("translator", "classifier", "completer"):
         "another shape": lambda x: x[None].clone(),
     }.items():
         weights(base, f"weights of {name}", change)
+    case(base, "very large weights", large)
     tokenizer = {"file": "tokenizer.json"}
     setting(
         base,

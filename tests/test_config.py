@@ -280,6 +280,22 @@ def test_unusual_override_values_are_text_or_reported() -> None:
         override({}, ["a=\udce9"])
 
 
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("{path='a' target='b'}", "\"target='b'}\""),
+        ("{path=a, target=b}", "'a, target=b}'"),
+        ("['a' 'b']", "\"'b']\""),
+        ("[a, b]", "'a, b]'"),
+    ],
+)
+def test_a_table_or_list_that_is_not_toml_is_reported_with_the_place(value, place) -> None:
+    with pytest.raises(ConfigError) as error:
+        override({}, [f"data.train={value}"])
+    (problem,) = error.value.problems
+    assert problem.text == f"not valid TOML at {place}; put texts in quotes, and commas between entries"
+
+
 def test_invalid_overrides_are_reported_together() -> None:
     with pytest.raises(ConfigError) as error:
         override({"a": 1}, ["nonsense", "=3", "a.b=1", "a..b=1"])

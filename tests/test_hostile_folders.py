@@ -45,6 +45,8 @@ def test_a_changed_folder_works_or_is_refused_in_words(outcomes) -> None:
         ("translator: encoder_layers = 1000", "1,001 layers in the config, but only"),
         ("classifier: layers = 1000000000", "layers = 1000000000: must be at most 1000"),
         ("classifier: long words", "splits words longer than 1000"),
+        ("classifier: very large weights", "the output of the model is NaN or infinite"),
+        ("completer: very large weights", "the output of the model is NaN or infinite"),
         ("classifier: weights of NaN", "contains NaN or infinity"),
         ("classifier: weights of float64 beyond float32", "contains NaN or infinity"),
         ("completer: weights of int8", "is torch.int8, but the model computes with torch.float32"),

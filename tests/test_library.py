@@ -136,6 +136,24 @@ def test_an_unknown_config_key_is_reported(tmp_path: Path) -> None:
         regard.load(str(folder))
 
 
+def test_the_card_of_a_converted_model_names_no_folder(tmp_path: Path) -> None:
+    make(tmp_path / "secret" / "mine" / "model")
+    library.convert(str(tmp_path / "secret" / "mine"), str(tmp_path / "packed"))
+    text = (tmp_path / "packed" / "README.md").read_text()
+    fingerprint = library.fingerprint(str(tmp_path / "secret" / "mine"))[:16]
+    assert text == f"# packed\n\nConverted with Regard from mine (hash of the weights: {fingerprint}).\n"
+
+
+def test_weights_beyond_16_bits_are_not_stored_in_them(tmp_path: Path) -> None:
+    make(tmp_path / "mine")
+    contents = library.read(str(tmp_path / "mine"))
+    weights = {name: torch.full_like(tensor, 1e6) for name, tensor in contents.weights.items()}
+    library.save(tmp_path / "large", contents.config, weights, contents.codecs, "")
+    with pytest.raises(RegardError, match="in 16 bits: .* contains NaN or infinity"):
+        library.convert(str(tmp_path / "large"), str(tmp_path / "packed"), half=True)
+    assert not (tmp_path / "packed").exists()
+
+
 def test_a_model_is_converted_to_half_precision_with_a_card(tmp_path: Path) -> None:
     make(tmp_path / "mine")
     library.convert(str(tmp_path / "mine"), str(tmp_path / "packed"), half=True, card="# Mine\n")

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import difflib
 import json
+import os.path
 import re
 import tomllib
 import types
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from regard import toml
@@ -26,6 +27,7 @@ from regard.errors import RegardError
 
 Positive = Annotated[int, Field(ge=1, le=10**9)]
 Natural = Annotated[int, Field(ge=0, le=10**9)]
+FilePath = Annotated[str, AfterValidator(os.path.expanduser)]  # a shell leaves the ~ in train=~/my.tsv as it is
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # bounds far above any real model, so that no config takes all memory before it is compared with its weights
 Layers = Annotated[int, Field(ge=1, le=1000)]
@@ -158,6 +160,8 @@ def override(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any
                 break
         else:
             table[keys[-1]] = _toml_value(value.strip())
+            if isinstance(table[keys[-1]], str) and (problem := _unreadable(value.strip())):
+                problems.append(Problem(path, problem, value.strip()))
     if problems:
         raise ConfigError(problems, "overrides")
     return result
@@ -172,6 +176,19 @@ def _toml_value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text
+
+
+def _unreadable(text: str) -> str | None:
+    """What is wrong with a value that looks like a table or list but is not valid TOML."""
+    if (text[:1], text[-1:]) not in {("{", "}"), ("[", "]")}:
+        return None
+    try:
+        tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError) as error:
+        column = re.search(r"column (\d+)", str(error))
+        place = text[max(0, int(column[1]) - 1 - len("value = ")) :] if column else text
+        return f"not valid TOML at {place[:40]!r}; put texts in quotes, and commas between entries"
+    return None
 
 
 def _foreign(data: Any, path: str) -> Iterator[Problem]:

@@ -265,7 +265,8 @@ def convert(
     source = _downloaded(name) if download else name
     contents = _read_old(find(source)) if _is_old(source) else read(source)
     weights = {key: tensor.half() if half else tensor for key, tensor in contents.weights.items()}
-    text = card or f"# {folder.name}\n\nConverted with Regard from {name}.\n"
+    expect_finite(weights, f"the weights of {name}" + (" in 16 bits" if half else ""))
+    text = card or f"# {folder.name}\n\nConverted with Regard from {_public_name(source)}.\n"
     if not engine:
         about = {"task": contents.task, "config": contents.config, "codecs": contents.codecs}
         models.save(folder, **about, weights=weights, card=text)
@@ -286,6 +287,13 @@ def convert(
 
     write_folder(folder, fill)
     return found
+
+
+def _public_name(name: str) -> str:
+    """The name of a model without the place of its folder, and a hash of its weights."""
+    folder = _folder(name).absolute()
+    run_or_model = folder.parent if folder.name == "model" else folder
+    return f"{run_or_model.name} (hash of the weights: {fingerprint(name)[:16]})"
 
 
 def _downloaded(name: str) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard import library, systems
 from regard.codecs.interface import CodecConfig
-from regard.config import Config, ConfigError, Natural, Problem, override, parse, read_toml
+from regard.config import Config, ConfigError, FilePath, Natural, Problem, override, parse, read_toml
 from regard.errors import RegardError
 from regard.recipes import REQUIRED, find
 from regard.tasks.pipeline import Pipeline
@@ -30,7 +30,7 @@ from regard.training.setup import InitialModel, Job, Setup
 class _Recipe(Config):
     """The contents of a recipe file."""
 
-    run: str = "runs/regard"
+    run: FilePath = "runs/regard"
     """Output folder of the run: checkpoints, log, model."""
     seed: Natural = 1
     """Random seed of weights, shuffling and dropout."""

@@ -1,9 +1,12 @@
+import os
+import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from regard.config import ConfigError, parse
+from regard.data.completion import TextConfig
 from regard.data.dates import dates
 from regard.data.sources import DatesConfig, ParallelConfig
 
@@ -36,6 +39,31 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     config = parse(ParallelConfig, {"train": str(tmp_path / "nowhere.tsv")})
     with pytest.raises(ValueError, match=r"nowhere\.tsv: no such file"):
         config.parts()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Path.mkdir, "data: is a folder; give a file"),
+        (os.mkfifo, "data: is not a regular file, and a pipe can be read only once"),
+        (Path.touch, "data: contains no sentence pairs; give a file with at least one"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_folder_a_pipe_and_an_empty_file_are_reported(make, message, tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    config = parse(ParallelConfig, {"train": str(tmp_path / "data")})
+    with pytest.raises(ValueError, match=message):
+        config.parts()
+
+
+def test_a_tilde_in_a_path_is_the_home_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))  # of Windows
+    config = parse(ParallelConfig, {"train": ["~/a.tsv", {"path": "~/b", "target": "~/c"}]})
+    assert [Path(files.path).parent for files in config.train] == [tmp_path, tmp_path]
+    assert config.train[1].target == str(tmp_path / "c")
+    assert parse(TextConfig, {"text": "~/*.txt"}).text == (str(tmp_path / "*.txt"),)
 
 
 def test_without_validation_data_some_training_pairs_are_held_out(tmp_path: Path) -> None:

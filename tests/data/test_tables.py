@@ -141,6 +141,12 @@ def test_labels_of_json_lines_are_checked_like_those_of_tables(tmp_path: Path) -
         list(read_table(written(tmp_path / "b.jsonl", "\n"), ["text"], "label"))
 
 
+def test_a_field_of_csv_may_be_long(tmp_path: Path) -> None:
+    long = "a, " * 100_000
+    path = written(tmp_path / "a.csv", f'text,label\n"{long}",good\n')
+    assert [example.text for example in read_table(path, ["text"], "label")] == [long]
+
+
 def test_three_text_columns_are_an_error(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tsv", "a\tb\tc\n1\t2\t3\n")
     with pytest.raises(ValueError, match="3 text columns"):

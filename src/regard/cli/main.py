@@ -1,7 +1,10 @@
 """`regard`: the verbs, and how errors are reported."""
 
 import os
+import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +27,7 @@ from regard.cli.plan import plan
 from regard.cli.recipes import recipes
 from regard.cli.score import score
 from regard.cli.tag import tag
+from regard.cli.terminal import protect
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError
@@ -63,7 +67,9 @@ def options(
 
 def main() -> None:
     """Runs the command. User errors are reported in one line; any other exception is a bug and keeps its traceback."""
+    protect()
     try:
+        _expect_utf8(sys.argv[1:])
         app()
     except BrokenPipeError:
         # the reader closed the pipe, as in `regard recipes | head`; nothing more may be written, not even at exit
@@ -72,3 +78,27 @@ def main() -> None:
     except (RegardError, OSError) as error:
         typer.echo(f"regard: {error}", err=True)
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        requested = re.search(r"llocate ([\d.]+ ?\w+)", str(error))
+        size = f" for {requested[1]}" if requested else ""
+        remedy = "choose smaller batches (train.batch_tokens, train.batch_size), shorter texts or a smaller model"
+        typer.echo(f"regard: not enough memory{size}; {remedy}", err=True)
+        sys.exit(1)
+
+
+def _expect_utf8(arguments: Sequence[str]) -> None:
+    """Raises `RegardError` for an argument that is no text; file names may be any bytes."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            if not Path(argument).exists():
+                raise RegardError(f"the argument {os.fsencode(argument)!r} is not UTF-8") from None
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error of torch or Python is about memory; torch's own class is used only for graphics cards."""
+    texts = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)

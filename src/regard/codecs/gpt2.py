@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Engine
 from regard.codecs.bpe import BYTES
 from regard.codecs.interface import CodecConfig, CodecExamples, Say
 from regard.codecs.tokenizer import Tokenizer, read_lines
-from regard.config import Positive
+from regard.config import FilePath, Positive
 from regard.errors import RegardError
 
 END = "<|endoftext|>"
@@ -299,7 +299,7 @@ class ByteBpeConfig(CodecConfig):
     kind: Literal["byte_pairs"] = "byte_pairs"
     vocab_size: Positive = 8000
     """Vocabulary size, special tokens included."""
-    files: str | None = None
+    files: FilePath | None = None
     """Folder with GPT-2's own `encoder.json` and `vocab.bpe` (or `vocab.json` and `merges.txt`); without one, a
     vocabulary is learned."""
 

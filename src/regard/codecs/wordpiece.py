@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.codecs.interface import SAMPLE, CodecConfig, CodecExamples, Say
 from regard.codecs.tokenizer import Tokenizer, read_lines
-from regard.config import Positive
+from regard.config import FilePath, Positive
 from regard.errors import RegardError
 
 PAD_TOKEN, UNKNOWN, BEGIN, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -177,7 +177,7 @@ class WordPieceConfig(CodecConfig):
     """Vocabulary size, special tokens included."""
     lowercase: bool = True
     """Lower-case the text and strip accents (uncased)."""
-    vocabulary: str | None = None
+    vocabulary: FilePath | None = None
     """Vocabulary file with one token per line, such as BERT's own `vocab.txt`; without one, a vocabulary is learned."""
 
     def expected(self) -> dict[str, Any]:

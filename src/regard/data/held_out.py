@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.config import Config, Positive
+from regard.config import Config, FilePath, Positive
 from regard.counts import counted
 from regard.data.corpus import file_hash
 from regard.data.text import existing
@@ -26,9 +26,9 @@ class TrainingFiles(Config):
 
     kind: str
     """Kind of data, such as `table`."""
-    train: str
+    train: FilePath
     """Training file."""
-    valid: str | None = None
+    valid: FilePath | None = None
     """Validation file, in the same format; without it, `hold_out` training examples are held out."""
     hold_out: Positive = 1000
     """Maximum number of training examples held out for validation, where `valid` is not given; never more than a tenth.

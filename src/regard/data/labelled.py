@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.codecs.wordpiece import WordPiece
-from regard.config import Config, Positive
+from regard.config import Config, FilePath, Positive
 from regard.data import glue, sequences
 from regard.data.batches import IGNORED, Batch, Indices, SameEachEpoch, given
 from regard.data.corpus import file_hash
@@ -32,7 +32,7 @@ class GlueConfig(Config):
     kind: Literal["glue"] = "glue"
     task: Literal["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"]
     """GLUE task. May also be set as `task` at the top level."""
-    folder: str = "glue"
+    folder: FilePath = "glue"
     """Folder with a subfolder for each task, such as `SST-2`, which holds `train.tsv` and `dev.tsv` (or `.tsv.gz`)."""
     max_examples: Positive | None = None
     """Maximum number of training examples, taken at even intervals from the file."""

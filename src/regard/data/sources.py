@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from regard.config import Config, ConfigError, Positive, Rate, parse
+from regard.config import Config, ConfigError, FilePath, Positive, Rate, parse
 from regard.data.corpus import file_hash
 from regard.data.dates import dates
-from regard.data.text import pairs
+from regard.data.text import existing, pairs
 from regard.errors import RegardError
 
 Pairs = Iterable[tuple[str, str]]
@@ -34,20 +34,16 @@ class PairSource(NamedTuple):
 class Files(Config):
     """Sentence pairs in files, plain or `.gz`."""
 
-    path: str
+    path: FilePath
     """TSV file with source and target in its first two columns; or, with `target`, a file of source lines."""
-    target: str | None = None
+    target: FilePath | None = None
     """File of target lines, one for each line of `path`."""
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Sampling weight: how often each pair occurs in an epoch; with 0.5, half of the pairs are sampled."""
 
     def paths(self) -> list[Path]:
         """The files, which must exist."""
-        found = [Path(self.path), *([Path(self.target)] if self.target else [])]
-        for path in found:
-            if not path.is_file():
-                raise RegardError(f"{path}: no such file")
-        return found
+        return [existing(name) for name in (self.path, self.target) if name is not None]
 
 
 def _files(value: Any) -> Any:
@@ -120,6 +116,8 @@ class ParallelConfig(Config):
         """Every n-th pair of the first source, at most 5 % of it."""
         paths = self.train[0].paths()
         count = sum(1 for _ in pairs(*paths))
+        if not count:
+            raise RegardError(f"{paths[0]}: contains no sentence pairs; give a file with at least one")
         step = max(20, -(-count // self.hold_out))
         return list(islice(pairs(*paths), min(step // 2, count // 2), None, step))
 

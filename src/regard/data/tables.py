@@ -12,6 +12,8 @@ from regard.data.json_lines import is_json_lines, records
 from regard.data.text import lines
 from regard.errors import RegardError
 
+MAX_FIELD = 2**31 - 1
+
 
 class Example(NamedTuple):
     """A text or a pair of texts and its label, which is None in files without labels."""
@@ -96,6 +98,7 @@ def _tsv(path: Path) -> Iterator[TableRow]:
 
 def _csv(path: Path) -> Iterator[TableRow]:
     # a quoted field may contain line breaks
+    csv.field_size_limit(MAX_FIELD)  # Python's own limit of 131,072 is less than a long document
     reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     begin = 1
     try:

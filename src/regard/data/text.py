@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from regard.config import FilePath
 from regard.counts import counted
 from regard.errors import RegardError
 
@@ -20,7 +21,7 @@ def _listed(value: Any) -> Any:
 
 
 Names = Annotated[
-    tuple[str, ...], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+    tuple[FilePath, ...], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
 ]
 
 
@@ -28,6 +29,8 @@ def found(names: Iterable[str]) -> list[Path]:
     """The files that match these names, sorted and without duplicates."""
     result: dict[Path, Path] = {}
     for name in names:
+        if Path(name).is_fifo():
+            existing(name)  # reports it
         here = {Path(name)} if Path(name).is_file() else _matching(name)
         here = {inner for path in here for inner in ([path] if path.is_file() else _texts(path))}
         if not here:
@@ -86,9 +89,14 @@ def _decoded(file: Iterable[bytes], name: str) -> Iterator[str]:
 
 def existing(name: str) -> Path:
     """The path of a file, which must exist."""
-    if not Path(name).is_file():
+    path = Path(name)
+    if path.is_dir():
+        raise RegardError(f"{name}: is a folder; give a file")
+    if path.exists() and not path.is_file():
+        raise RegardError(f"{name}: is not a regular file, and a pipe can be read only once; save it to a file first")
+    if not path.exists():
         raise RegardError(f"{name}: no such file")
-    return Path(name)
+    return path
 
 
 def pairs(path: Path, target: Path | None = None) -> Iterator[tuple[str, str]]:

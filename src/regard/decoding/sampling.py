@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.decoding.finite import finite
 from regard.decoding.hypothesis import Hypothesis, forced
 from regard.errors import RegardError
 from regard.models.interface import Autoregressive
@@ -137,7 +138,7 @@ class Sampling:
                 token = forced(self.end, length, max_length[sentence], prefixes[sentence] if prefixes else ())
                 if token is not None:
                     tokens_B[i] = token
-            scores = (logits_BV.gather(1, tokens_B[:, None])[:, 0] - logits_BV.logsumexp(1)).tolist()
+            scores = finite(logits_BV.gather(1, tokens_B[:, None])[:, 0] - logits_BV.logsumexp(1)).tolist()
             count, rows = len(active), []
             for i, (row, token, score) in enumerate(zip(active, tokens_B.tolist(), scores, strict=True)):
                 yield SampledToken(*row, token, score)

@@ -56,6 +56,8 @@ class TokenLosses:
     def scores(self) -> LanguageScores:
         """The scores of the whole text."""
         total, count = float(self.losses.sum()), len(self.losses)
+        if not math.isfinite(total):
+            raise RegardError("the loss of the model is NaN or infinite; check its weights for very large values")
         return LanguageScores(
             total / count, perplexity(total / count), total / math.log(2) / self.bytes, count, self.bytes
         )

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
+from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.explain import media
 from regard.explain.characters import printable, width
@@ -100,7 +101,7 @@ class AttentionView:
         return merged(mean_TS, rows, columns)
 
     def __repr__(self) -> str:
-        return drawn(self.rows, self.columns, self.weights.tolist())
+        return drawn(self.rows, self.columns, finite(self.weights).tolist())
 
     def figure(self) -> Any:
         """The view as a matplotlib figure, which can be changed further."""
@@ -110,7 +111,7 @@ class AttentionView:
         if self.kind == "grid":
             return figures.grid(self.trace.weights(self.layer or "*"))
         draw = figures.lines if self.kind == "lines" else figures.matrix
-        return draw(self.rows, self.columns, self.weights.tolist())
+        return draw(self.rows, self.columns, finite(self.weights).tolist())
 
     def save(self, path: Path | str) -> None:
         """Writes the figure in the format given by the suffix of the path."""

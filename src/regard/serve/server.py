@@ -106,6 +106,7 @@ class Server(uvicorn.Server):
             http=Connection,
             ws="none",
             log_level="warning",
+            use_colors=False,
             backlog=BACKLOG,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=int(GRACE) + 5,

@@ -18,6 +18,7 @@ from regard.data import glue as tables
 from regard.data.batches import BATCH_TOKENS, IGNORED, count_tokens
 from regard.data.labelled import GlueConfig, Labelled, LabelledBatch, TableConfig
 from regard.data.tables import Example, read_table
+from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.evaluation import glue
 from regard.evaluation.comparison import Examples, percent, rows
@@ -150,7 +151,7 @@ class Classifier(Embedder):
         encoded = self.encode(texts, seconds)
         result: dict[int, Prediction] = {}
         for indices, batch in self.batches(encoded, batch_tokens):
-            answers_BV = self.model(*batch.inputs)[:, 0]
+            answers_BV = finite(self.model(*batch.inputs)[:, 0])
             for i, answers_V in zip(indices, answers_BV.cpu(), strict=True):
                 result[i] = self.prediction(answers_V, encoded[i].is_truncated)
         return [result[i] for i in range(len(texts))]

@@ -10,6 +10,7 @@ from regard.codecs.wordpiece import END, WordPiece
 from regard.data import sequences
 from regard.data.batches import BATCH_TOKENS, in_batches
 from regard.data.sequences import Encoded, TextBatch
+from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.trace import Alternative, Inputs, PartialOutput, Stream, Trace, by_role
@@ -66,7 +67,7 @@ class Embedder(Viewable, Pipeline):
         result_ND = torch.empty(len(some), width, dtype=next(self.model.parameters()).dtype)
         for indices, batch in self.batches(encoded, batch_tokens):
             x_BTD = self._vectors(batch, chosen, join)
-            result_ND[indices] = pooled(x_BTD, batch.is_padding_BT, pool).cpu()
+            result_ND[indices] = finite(pooled(x_BTD, batch.is_padding_BT, pool)).cpu()
         found_ND = nn.functional.normalize(result_ND, dim=1) if normalise else result_ND
         return found_ND[0] if isinstance(texts, str) else found_ND
 

@@ -18,6 +18,7 @@ from regard.data.corpus import file_hash
 from regard.data.documents import DocumentsConfig
 from regard.data.pretraining import PretrainingBatch, PretrainingExamples, encoded
 from regard.data.sequences import Encoded
+from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.explain.trace import Inputs, Trace
 from regard.folders import cache
@@ -105,7 +106,7 @@ class MaskFiller(Embedder):
         return [result[i] for i in range(len(texts))]
 
     def _candidates(self, logits_NV: Tensor, count: int) -> list[list[WordPrediction]]:
-        best = logits_NV.softmax(-1).topk(count)
+        best = finite(logits_NV).softmax(-1).topk(count)
         return [
             [WordPrediction(word, p) for word, p in zip(self.tokenizer.pieces(words), probabilities, strict=True)]
             for words, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -26,6 +26,7 @@ from regard.data.tagged import (
     in_pieces,
     stacked,
 )
+from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.evaluation import spans as span_scoring
 from regard.evaluation import tagging as scoring
@@ -116,7 +117,7 @@ class PieceTagger(Tagger, Embedder):
         pieces = in_pieces(self.tokenizer, given, self.model.limit)
         result: list[list[str | None]] = [[None] * len(sentence) for sentence in given]
         for indices, batch in self.batches([p.encoded for p in pieces], batch_tokens):
-            best_BT = self.model(*batch.inputs).argmax(2).tolist()
+            best_BT = finite(self.model(*batch.inputs)).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
                 for word, place in enumerate(pieces[i].firsts):
                     result[i][word] = self.labels[best_T[place]]
@@ -166,7 +167,7 @@ class WordTagger(Tagger, Pipeline):
         result: list[list[str | None]] = [[] for _ in sentences]
         for indices in in_batches([len(sentence) for sentence in sentences], batch_tokens):
             inputs = (x.to(self.device) for x in given(*stacked([features[i] for i in indices])))
-            best_BT = self.model(*inputs).argmax(2).tolist()
+            best_BT = finite(self.model(*inputs)).argmax(2).tolist()
             for i, best_T in zip(indices, best_BT, strict=True):
                 result[i] = [self.labels[number] for number in best_T[: len(sentences[i])]]
         return result

@@ -19,6 +19,7 @@ from regard.data.parallel import PairBatch, Pairs, pair_batch, source_batch
 from regard.data.sources import DatesConfig, PairSource, ParallelConfig
 from regard.decoding.beam import Beam
 from regard.decoding.fast_decoder import ROOM, fast_decoder
+from regard.decoding.finite import finite
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
@@ -280,7 +281,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
             logits_BTV = self.model(*batch.inputs)
             logs_BT = logits_BTV.log_softmax(-1).gather(2, batch.next_BT[:, :, None])[:, :, 0]
             sums_B = logs_BT.masked_fill(batch.next_BT == PAD_ID, 0.0).sum(1)
-            for i, score in zip(indices, sums_B.tolist(), strict=True):
+            for i, score in zip(indices, finite(sums_B).tolist(), strict=True):
                 scores[i] = score
         return scores
 

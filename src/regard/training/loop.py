@@ -23,6 +23,7 @@ from regard.folders import write_tensors
 from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
 from regard.store.runs import LOG, claim
+from regard.training.card import card
 from regard.training.config import TrainConfig
 from regard.training.device import Device
 from regard.training.distributed import Group
@@ -388,14 +389,13 @@ class Training:
         return self.task.validate(self.validation_model.eval())
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor], values: Mapping[str, float]) -> None:
-        lines = [f"# {self.run.name}", "", f"Trained with Regard for {self.state.step:,} steps.", ""]
-        lines += self.task.card(values) if values else []
-        lines += ["", "The recipe:", "", "```json", self.job.recipe.to_json().rstrip(), "```", ""]
+        results = [f"Trained with Regard for {self.state.step:,} steps.", ""]
+        results += self.task.card(values) if values else []
         models.save(
             folder,
             task=self.task.name,
             config=self.task.config,
             weights=weights,
             codecs=self.task.codecs,
-            card="\n".join(lines),
+            card=card(self.run.absolute().name, results, self.job.recipe),
         )

@@ -25,15 +25,23 @@ def test_no_verb_needs_the_option_model() -> None:
     assert len({option.help for option in options.values()}) == 1
 
 
-@pytest.mark.parametrize("arguments", [["translate"], ["look", "--target", "Comemos pan."]])
-def test_the_bundled_model_is_the_default(arguments) -> None:
-    assert run(*arguments, "We eat bread.") == run(*arguments, "--model", "en-es", "We eat bread.")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("en-es", ["translate"]),
+        ("en-es", ["look", "--target", "Comemos pan."]),
+        ("en-pos", ["tag"]),
+        ("shakespeare", ["complete", "--max-tokens", "5"]),
+    ],
+)
+def test_a_bundled_model_is_the_default(name, arguments) -> None:
+    assert run(*arguments, "We eat bread.") == run(*arguments, "--model", name, "We eat bread.")
 
 
 def test_a_verb_that_no_bundled_model_serves_asks_for_one() -> None:
     for verb in ("translate", "look", "explore", "evaluate", "score", "compare"):
         assert library.default_for(verb) == "en-es"
-    for verb in ("classify", "tag", "complete", "embed"):
+    for verb in ("classify", "embed"):
         with pytest.raises(
             ValueError, match=f"^no bundled model supports `regard {verb}`; choose a model with --model$"
         ):

@@ -40,8 +40,10 @@ from regard.store.models import (
     tensors,
 )
 from regard.systems import SYSTEMS, System, system
+from regard.tasks.completion import Completer
 from regard.tasks.embedding import EmbeddingTask
 from regard.tasks.pipeline import Pipeline
+from regard.tasks.tagging import Tagger
 from regard.tasks.translation import Translator
 from regard.training.task import Task
 

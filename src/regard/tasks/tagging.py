@@ -73,7 +73,7 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-class Tagger(EvaluatesTags):
+class Tagger(EvaluatesTags, Pipeline):
     """Tags the words of sentences; a sentence is a text, which is split into words, or a list of words."""
 
     @property
@@ -148,7 +148,7 @@ class PieceTagger(Tagger, Embedder):
         return self.labels.index(name)
 
 
-class WordTagger(Tagger, Pipeline):
+class WordTagger(Tagger):
     """A recurrent tagger with its word vocabulary."""
 
     def __init__(self, model: nn.Module, tokenizer: Words) -> None:

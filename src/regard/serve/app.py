@@ -112,7 +112,7 @@ def make_app(
                     entry = await worker.do(partial(_entry, explorer, verb, arguments))
                     entries[entry], size = None, size + len(entry)
                     if size > MAX_PAGE:
-                        limit = f"{MAX_PAGE // 2**10:,} KiB"
+                        limit = f"{MAX_PAGE / 2**20:g} MiB"
                         raise RegardError(f"the view is too large to be saved: more than {limit}; use a shorter text")
         except TimeoutError:
             raise HTTPException(503, f"the view could not be saved within {seconds:g} seconds") from None

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from helpers import assert_same
 from regard.explain.characters import width
@@ -44,6 +45,16 @@ def test_wide_and_combining_characters_keep_columns_aligned() -> None:
     shown = drawn(["我们", "e\u0301", "\n"], ["吃", "x"], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).splitlines()
     assert shown == ["      吃  x", "我们  ██", "   e\u0301      █", "   ⏎  ██  █"]
     assert [width(text) for text in ("我们", "e\u0301", "⏎", "abc", "ｗ")] == [4, 1, 1, 3, 2]
+
+
+def test_weights_after_an_overflow_are_an_error() -> None:
+    trace = read("transformer, norm before")
+    with torch.no_grad():
+        trace.model.decoder.layers[0].feedforward.outer.weight.fill_(1e308)
+    for show in (repr, AttentionView._repr_png_):
+        for kind in ("matrix", "grid"):
+            with pytest.raises(ValueError, match="the output of the model is NaN or infinite"):
+                show(AttentionView(trace, kind, layer="decoder.layers.1.cross"))
 
 
 def test_unknown_views_layers_and_heads_are_reported() -> None:

@@ -109,7 +109,8 @@ class AttentionView:
         if self.kind == "positions":
             return figures.positions(encodings(self.trace.model, POSITIONS))
         if self.kind == "grid":
-            return figures.grid(self.trace.weights(self.layer or "*"))
+            maps = self.trace.weights(self.layer or "*")
+            return figures.grid({path: finite(weights_HTS) for path, weights_HTS in maps.items()})
         draw = figures.lines if self.kind == "lines" else figures.matrix
         return draw(self.rows, self.columns, finite(self.weights).tolist())
 

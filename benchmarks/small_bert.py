@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", required=True, help="runs of bert/pretrain")
     parser.add_argument("--data", type=Path, required=True, help="the folder of GLUE, or of a treebank")
     parser.add_argument("--count", type=int, default=2000, help="texts to learn from")
+    parser.add_argument("--setting", nargs=2, action="append", metavar=("RATE", "EPOCHS"), help="only these")
     parser.add_argument("--dev", nargs=2, action="append", default=[], metavar=("RATE", "EPOCHS"))
     options = parser.parse_args()
     folder = Path("runs/small-bert", options.task)
@@ -66,7 +67,7 @@ def main() -> None:
     def cases(settings: Any) -> list[dict[str, Any]]:
         return [{"model": m, "rate": float(r), "epochs": int(e)} for m in options.models for r, e in settings]
 
-    done = {"kept": measured(folder / "results.jsonl", cases(SETTINGS), measure)}
+    done = {"kept": measured(folder / "results.jsonl", cases(options.setting or SETTINGS), measure)}
     done["dev"] = measured(folder / "dev.jsonl", cases(options.dev), judge)
     print(f"{machine()}; {options.count:,} texts, accuracy in percent")
     for part, found in done.items():
@@ -77,7 +78,9 @@ def main() -> None:
             values = {(c["epochs"], c["rate"]): 100 * c[part] for c in found if c["model"] == model}
             config = json.loads((Path(model) / "model" / "config.json").read_text("utf-8"))["model"]
             name = f"{config['layers']} layers of width {config['width']}"
-            print(f"| {name} | " + " | ".join(f"{values[each]:.1f}" for each in settings) + " |")
+            print(
+                f"| {name} | " + " | ".join(f"{values[each]:.1f}" if each in values else "" for each in settings) + " |"
+            )
 
 
 if __name__ == "__main__":

@@ -14,10 +14,13 @@ from safetensors.torch import load_file
 import regard
 import small
 from commands import run as command
+from regard import library
+from regard.models.heads import PretrainingHead
 from regard.recipe import read
 from regard.recipe import training as training_of
 from regard.training.loop import Training
 from regard.training.report import Report
+from texts import TOKENIZER, bert
 
 NAMES, PLACES = ["Ann Lee", "Peter", "Maria Garcia"], ["Rome", "New York"]
 
@@ -77,6 +80,25 @@ def test_the_log_says_that_validation_data_were_split_from_training(tmp_path: Pa
     assert re.search(
         r"validation: .* split from training.*; give (others|another text) with data\.valid", written.getvalue()
     )
+
+
+@pytest.mark.parametrize("name", ["bert/classify", "bert/tag"])
+def test_a_high_learning_rate_for_a_wide_initial_model_is_noted(names, tmp_path: Path, monkeypatch, name) -> None:
+    model = bert(PretrainingHead()).float()
+    library.save(tmp_path / "model", model.config, library.tensors(model), {"text": TOKENIZER}, "")
+    (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"dog {i}\t{i % 2}\n" for i in range(20)))
+    changes = [f"data.train={tmp_path}/a.tsv"] if name == "bert/classify" else ["data.kind=iob", f"data.train={names}"]
+
+    def noted(run: str, *more: str) -> bool:
+        written = io.StringIO()
+        made = read(name, [f"run={tmp_path / run}", "threads=1", *changes, f"model.init={tmp_path / 'model'}", *more])
+        training_of(made, Report(Console(file=written, width=200)))
+        return "for a large pre-trained model, set train.learning_rate=5e-5" in written.getvalue()
+
+    assert not noted("narrow")
+    monkeypatch.setattr("regard.tasks.fine_tuning.SMALL_WIDTH", 4)
+    assert noted("wide")
+    assert not noted("low", "train.learning_rate=5e-5")
 
 
 @pytest.mark.parametrize("name", ["bert/classify", "roformer/classify"])

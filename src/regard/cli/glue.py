@@ -35,7 +35,7 @@ def glue(
 
         regard glue runs/bert --data glue/ --tasks cola,rte,mrpc,stsb
 
-        regard glue hf:all-MiniLM-L6-v2 train.epochs=5 --data glue/ --tasks rte --seeds 5
+        regard glue hf:all-MiniLM-L6-v2 train.learning_rate=5e-5 train.epochs=5 --data glue/ --tasks rte --seeds 5
     """
     from rich.console import Console
 

@@ -27,6 +27,7 @@ from regard.explain.trace import Inputs, Trace
 from regard.models.heads import ClassificationHead, RegressionHead
 from regard.tasks.embedding import Embedder
 from regard.tasks.evaluation import EvaluatedWith, Evaluation
+from regard.tasks.fine_tuning import check_rate
 from regard.tasks.texts import as_given, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import Curve, SummedLoss, Task, listed
@@ -239,6 +240,7 @@ class ClassificationTask(Task):
         paths = data.paths()
         self.question, self.label_smoothing = data.question, setup.train.label_smoothing
         setup.claim(*data.keys())
+        check_rate(setup)
         examples, valid_examples = data.parts(setup.say)
         if data.max_examples is not None and data.max_examples < len(examples):
             examples = [examples[i] for i in np.linspace(0, len(examples) - 1, data.max_examples).astype(int)]

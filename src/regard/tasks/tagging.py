@@ -34,6 +34,7 @@ from regard.explain.media.text import TextLayout, text_stream
 from regard.explain.trace import Inputs, Trace
 from regard.models.heads import TaggingHead
 from regard.tasks.embedding import Embedder
+from regard.tasks.fine_tuning import check_rate
 from regard.tasks.pipeline import Pipeline
 from regard.tasks.tagging_evaluation import EvaluatesTags
 from regard.tasks.texts import as_given, expect_texts
@@ -185,6 +186,7 @@ class TaggingTask(Task):
     def __init__(self, setup: Setup) -> None:
         data = setup.data
         setup.claim(*data.keys())
+        check_rate(setup)
         self.label_smoothing = setup.train.label_smoothing
         sentences, self.valid_sentences = data.parts(setup.say)
         self.labels = tuple(sorted({tag for sentence in sentences for tag in sentence.tags}))

@@ -90,13 +90,15 @@ def test_a_file_gives_the_same_as_its_lines_in_every_verb(models: Path, tmp_path
     assert run(verb, "-m", models / name, *options, stdin=(tmp_path / "in.txt").read_text()) == given
 
 
-def test_a_text_that_names_a_file_is_translated_with_a_hint(tmp_path: Path, monkeypatch) -> None:
+def test_a_text_that_names_a_file_is_translated_with_a_hint(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.txt").write_text("Where is he?\n")
     result = invoke("translate", "in.txt")
     assert result.stderr == "regard: in.txt is read as a text; to read the file of this name: --file in.txt\n"
     assert result.stdout != run("translate", "--file", "in.txt") == run("translate", "Where is he?")
-    assert invoke("translate", "x" * 5000, "--beam", 1).stderr == ""  # too long for the name of a file
+    capsys.readouterr()
+    reading.expect_one_source(["x" * 5000, "x\0", ".", "in"], None)  # too long, impossible, a folder, not there
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("verb", ["translate", "complete", "classify", "tag", "embed", "fill"])

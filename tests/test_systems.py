@@ -34,7 +34,7 @@ ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "classify": lambda opened, texts: [found.label for found in opened.classify(texts)],
     "tag": lambda opened, texts: opened.tag(texts),
     "embed": lambda opened, texts: [[round(x, 3) for x in row] for row in opened.embed(texts).tolist()],
-    "look": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
+    "fill": lambda opened, texts: [opened.fill(f"{text} [MASK]")[0][0].word for text in texts],
 }
 """The predictions of a loaded model, by the first verb of its task."""
 OPTIONS = {"complete": ("--max-tokens", "4")}
@@ -128,7 +128,8 @@ def test_a_loaded_model_predicts_a_batch_like_single_texts(case) -> None:
 
 def test_the_first_verb_of_the_task_accepts_the_run(case) -> None:
     _, task, run, _ = case
-    assert command(task.verbs[0], "--model", run, TEXT, *OPTIONS.get(task.verbs[0], ()))
+    text = f"{TEXT} [MASK]" if task.verbs[0] == "fill" else TEXT
+    assert command(task.verbs[0], "--model", run, text, *OPTIONS.get(task.verbs[0], ()))
 
 
 def test_a_model_can_be_initialised_from_a_run(case) -> None:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.codecs.bpe import BYTES
 from regard.codecs.interface import CodecConfig, CodecExamples, Say
+from regard.codecs.long_words import divided
 from regard.codecs.tokenizer import Tokenizer, read_lines
 from regard.config import FilePath, Positive
 from regard.errors import RegardError
@@ -129,7 +130,7 @@ class ByteBpe(LosslessTokenizer):
             raise RegardError(f"a vocabulary of {vocab_size} cannot hold all bytes and {END}; choose {minimum} or more")
         engine = _byte_level(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=vocab_size - 1, initial_alphabet=list(LETTERS), show_progress=False)
-        engine.train_from_iterator(texts, trainer)
+        engine.train_from_iterator(divided(texts, engine), trainer)
         engine.add_special_tokens([END])
         return cls(engine)
 

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.codecs.interface import SAMPLE, CodecConfig, CodecExamples, Say
+from regard.codecs.long_words import divided
 from regard.codecs.tokenizer import Tokenizer
 from regard.config import Positive
 from regard.errors import RegardError
@@ -53,7 +54,7 @@ class SubwordTokenizer(Tokenizer):
         trainer = make(
             vocab_size=vocab_size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
         )
-        engine.train_from_iterator(texts, trainer)
+        engine.train_from_iterator(divided(texts, engine), trainer)
         return cls(engine)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.codecs.interface import SAMPLE, CodecConfig, CodecExamples, Say
+from regard.codecs.long_words import divided
 from regard.codecs.tokenizer import Tokenizer, read_lines
 from regard.config import FilePath, Positive
 from regard.errors import RegardError
@@ -52,7 +53,7 @@ class WordPiece(Tokenizer):
     @classmethod
     def train(cls, vocab_size: int, texts: Iterable[str], *, lowercase: bool = True) -> "WordPiece":
         """Learns a vocabulary from texts."""
-        texts = list(texts)
+        texts = list(divided(texts, _engine([UNKNOWN], lowercase=lowercase)))
 
         def learn(size: int, given: Sequence[str]) -> list[str]:
             engine = _engine([UNKNOWN], lowercase=lowercase)

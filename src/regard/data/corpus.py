@@ -24,6 +24,7 @@ from regard.errors import RegardError
 
 Pairs = Iterable[tuple[str, str]]
 CHUNK = 10_000
+MAX_CHARACTERS = 50  # per token; a text with more has more tokens than allowed
 SIDES = ("source", "target")
 
 
@@ -124,8 +125,10 @@ def chunks(pairs: Pairs, source: SubwordTokenizer, target: SubwordTokenizer, max
     iterator = iter(pairs)
     while read := list(islice(iterator, CHUNK)):
         full = [(one, other) for one, other in read if one.strip() and other.strip()]
-        sides = (source.encode([one for one, _ in full]), target.encode([other for _, other in full]))
-        encoded = zip(full, zip(*sides, strict=True), strict=True)
+        # texts that are far too long are not encoded, because that takes much memory
+        fitting = [pair for pair in full if max(map(len, pair)) <= MAX_CHARACTERS * max_length]
+        sides = (source.encode([one for one, _ in fitting]), target.encode([other for _, other in fitting]))
+        encoded = zip(fitting, zip(*sides, strict=True), strict=True)
         short = [(texts, tokens) for texts, tokens in encoded if max(map(len, tokens)) <= max_length]
         dropped = len(read) - len(full), len(full) - len(short)
         yield Chunk([texts for texts, _ in short], [tokens for _, tokens in short], *dropped)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard
-from commands import run
+from commands import invoke, run
 from regard import library
 from regard.lab.glue import Benchmark
 from regard.models.heads import NoHead
@@ -37,7 +37,7 @@ TESTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """The files that the command writes for MNLI and STS-B: `glue.json`, `runs` and `out`."""
+    """The files that the command writes for MNLI and STS-B: `glue.json`, `stderr.txt`, `runs` and `out`."""
     folder = tmp_path_factory.mktemp("glue")
     model = bert(NoHead()).float()
     library.save(folder / "plain", model.config, library.tensors(model), {"text": TOKENIZER}, "")
@@ -60,8 +60,9 @@ def folder(tmp_path_factory) -> Path:
     written(folder / "STS-B/test.tsv", columns, *lines[::-1])
     changes = ["train.epochs=100", "train.learning_rate=0.02", "train.warmup=1", "data.max_length=20"]
     files = ["--data", folder, "--runs", folder / "runs", "--submission", folder / "out"]
-    found = run("glue", folder / "plain", *changes, *files, "--tasks", "mnli,stsb", "--json")
-    (folder / "glue.json").write_text(found)
+    found = invoke("glue", folder / "plain", *changes, *files, "--tasks", "mnli,stsb", "--json")
+    (folder / "glue.json").write_text(found.stdout)
+    (folder / "stderr.txt").write_text(found.stderr)
     return folder
 
 
@@ -71,6 +72,15 @@ def answers(folder: Path, name: str) -> list[str]:
     numbers, target = zip(*(line.split("\t") for line in lines), strict=True)
     assert numbers == tuple(map(str, range(len(lines))))
     return list(target)
+
+
+def test_each_line_of_a_training_names_its_run(folder: Path) -> None:
+    lines = (folder / "stderr.txt").read_text().splitlines()
+    validations = [line for line in lines if "valid loss" in line]
+    assert {line.partition(": step ")[0] for line in validations} == {"mnli-1", "stsb-1"}
+    assert [line for line in lines if "ended by" in line] == [
+        f"{run}: ended by train.epochs = 100" for run in ("mnli-1", "stsb-1")
+    ]
 
 
 def test_the_mnli_model_predicts_both_test_sets_and_the_diagnostic_set(folder: Path) -> None:

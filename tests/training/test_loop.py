@@ -297,11 +297,59 @@ def test_time_spent_on_validation_counts(tmp_path: Path, monkeypatch) -> None:
 
 def test_the_progress_line_shows_the_last_bleu(tmp_path: Path) -> None:
     training, lines = start(tmp_path / "live"), []
-    training.report.step = lambda _, text: lines.append(text)
+    training.report.step = lambda _, *parts: lines.append("  ".join(parts))
     training.train()
     first = recipe(tmp_path).train.validate_every
     assert "BLEU" not in lines[first - 1]
-    assert re.search(r"loss [\d.]+  valid loss [\d.]+  BLEU [\d.]+  [\d,]+ tokens/s", lines[first])
+    assert re.search(r"loss [\d.]+  step \d+  valid loss [\d.]+  BLEU [\d.]+  [\d,]+ tokens/s", lines[first])
+
+
+@pytest.mark.parametrize(
+    ("changes", "ended_by"),
+    [
+        (["train.steps=3"], "train.steps = 3"),
+        (["train.epochs=1", "train.steps=500"], "train.epochs = 1"),
+        (
+            ["train.validate_every=1", "train.patience=2", "train.learning_rate=1e-30"],
+            "early stopping: no improvement in 2 validations (train.patience = 2)",
+        ),
+    ],
+)
+def test_the_log_names_the_budget_that_ended_a_run(tmp_path: Path, changes: list[str], ended_by: str) -> None:
+    run, said = tmp_path / "run", []
+    training = start(run, *changes)
+    training.report.say = said.append
+    training.train()
+    assert f"ended by {ended_by}" in said
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    assert [line["ended_by"] for line in lines if "ended_by" in line] == [ended_by]
+    again = start(run, *changes)
+    again.report.say = said.append
+    again.train()
+    assert said[-1] == f"{run}: already finished at step {training.state.step}, ended by {ended_by}"
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_the_last_epoch_has_the_number_of_the_budget(tmp_path: Path, accumulate: int) -> None:
+    # with 3 batches a step, the last step takes a batch of the next epoch
+    training, said = start(tmp_path / "run", f"train.accumulate={accumulate}", "train.validate_every=1000"), []
+    training.report.say = said.append
+    training.train()
+    assert training.state.epoch == 2
+    assert (training.state.batch > 0) == (accumulate == 3)
+    assert [re.search(r"epoch (\d+)", line)[1] for line in said if "valid loss" in line] == ["2"]
+
+
+def test_of_steps_and_epochs_the_log_names_the_budget_that_ends_first(tmp_path: Path) -> None:
+    said = []
+    training = start(tmp_path / "run", "train.epochs=1", "train.steps=500", "train.accumulate=1")
+    training.report.say = said.append
+    training.train()
+    assert said[0] == f"budget: train.epochs = 1 (about {training.state.step} steps) ends before train.steps = 500"
+    training = start(tmp_path / "other", "train.epochs=1", "train.steps=1")
+    training.report.say = said.append
+    training.train()
+    assert any(line.startswith("budget: train.steps = 1 ends before train.epochs = 1 (about ") for line in said)
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run_before_the_weights_change(tmp_path: Path) -> None:
@@ -339,7 +387,22 @@ def test_the_numbers_of_kept_and_dropped_pairs_are_in_the_log(tmp_path: Path) ->
     assert lines == [
         {"step": 0, "pairs": "training", "kept": 57, "empty": 1, "long": 1},
         {"step": 0, "pairs": "validation", "kept": 3, "empty": 0, "long": 0},
+        {"step": 0, "pairs": "split", "same_source": 0},
     ]
+
+
+def test_pairs_with_the_source_of_a_validation_pair_are_counted_in_the_log(tmp_path: Path) -> None:
+    own, console = custom_recipe(tmp_path, 50), Console(file=io.StringIO(), width=40)
+    rows = (tmp_path / "mine.tsv").read_text()
+    (tmp_path / "mine.tsv").write_text(rows * 2)
+    training_of(own, Report(console))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    kept = {line["pairs"]: line["kept"] for line in lines if "kept" in line}
+    (excluded,) = (line["same_source"] for line in lines if "same_source" in line)
+    assert excluded > 0
+    assert kept["training"] + kept["validation"] + excluded == 100
+    text = f"validation: {kept['validation']} pairs split from training, and {excluded} with the same source excluded"
+    assert text in console.file.getvalue()
 
 
 def test_sentences_longer_than_the_context_are_reported_before_training(tmp_path: Path) -> None:

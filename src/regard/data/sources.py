@@ -112,6 +112,13 @@ class ParallelConfig(Config):
             return [PairSource(partial(pairs, *files.paths()), file_hash(*files.paths())) for files in self.valid]
         return [PairSource(self._held_out, f"{file_hash(*self.train[0].paths())} held out {self.hold_out}")]
 
+    def excluded(self) -> int:
+        """The number of pairs that are in neither set, because a held-out pair has the same source."""
+        held_out = self._held_out()
+        sources = {source for source, _ in held_out}
+        same = sum(source in sources for files in self.train for source, _ in pairs(*files.paths()))
+        return same - len(held_out)
+
     def _held_out(self) -> list[tuple[str, str]]:
         """Every n-th pair of the first source, at most 5 % of it."""
         paths = self.train[0].paths()

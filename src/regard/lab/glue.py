@@ -84,6 +84,7 @@ class Benchmark:
         """The validation scores of the best model of a run, which is trained first if necessary."""
         overrides = [f"task={task}", f"seed={seed}", f'data.folder="{self.data}"', f'model.init="{self.model}"']
         chosen = recipe.read("bert/glue", [*overrides, f'run="{run}"', *self.overrides])
+        self.report.run = run.name
         training = train(recipe.job(chosen), self.report)
         lines = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
         return min((line for line in lines if "valid_loss" in line), key=training.task.selection_loss)

@@ -310,7 +310,11 @@ class TranslationTask(Task):
         if not any(len(corpus) for corpus, _ in valid):
             raise RegardError("there are no sentence pairs for validation; give some with data.valid")
         if isinstance(data, ParallelConfig) and not data.valid:
-            setup.say("validation: pairs split from training; give others with data.valid")
+            excluded = data.excluded()
+            also = f", and {excluded:,} with the same source excluded from training" if excluded else ""
+            count = counted(sum(len(corpus) for corpus, _ in valid), "pair")
+            text = f"{count} split from training{also}; give others with data.valid"
+            setup.count("validation", text, pairs="split", same_source=excluded)
         self.batches, self.valid = setup.batches(Pairs(corpora, setup.seed), Pairs(valid, seed=0))
         read = chain.from_iterable(part.read() for part in valid_parts)
         kept = chunks(read, self.source, self.target, self.max_length)

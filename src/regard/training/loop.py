@@ -23,6 +23,7 @@ from regard.folders import write_tensors
 from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
 from regard.store.runs import LOG, claim
+from regard.training import budget
 from regard.training.card import card
 from regard.training.config import TrainConfig
 from regard.training.device import Device
@@ -90,7 +91,7 @@ class Training:
         self._recent, self._recent_seconds = Tally(), 0.0
         """Metrics and time of the steps since the last line of the log."""
         self._interrupts, self._stopped_by = Interrupts(), 0
-        self._validated = ""
+        self._validated: list[str] = []
         """The result of the last validation, for the progress line."""
         self._resume()
 
@@ -149,7 +150,7 @@ class Training:
         elif self.group.rank:
             torch.manual_seed(self.job.seed + self.group.rank)  # otherwise dropout would be the same in all processes
         if self.group.is_first:
-            self.report.open(self.run / LOG, self.state.step)
+            self.report.open(self.run / LOG, self.state.step, self.progress)
             for counts in self.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 
@@ -166,28 +167,30 @@ class Training:
     @property
     def progress(self) -> float:
         """The fraction of the budget that is used up; of several budgets, the largest fraction."""
-        config, state = self.config, self.state
-        shares = []
-        if config.steps:
-            shares.append(state.step / config.steps)
-        if config.epochs:
-            done = self.state.batch / len(self.batches.plan(state.epoch))
-            shares.append((state.epoch + done) / config.epochs)
-        if config.minutes:
-            shares.append(state.seconds / 60 / config.minutes)
-        return min(1.0, max(shares))
+        return min(1.0, max(self._used.values()))
+
+    @property
+    def _used(self) -> dict[str, float]:
+        """The used fraction of each budget."""
+        return budget.shares(self.config, self.state, len(self.batches.plan(self.state.epoch)))
+
+    @property
+    def ended_by(self) -> str | None:
+        """What ended training: a budget that is used up, or early stopping; None: it is not over."""
+        return budget.ended_by(self.config, self.state, self._used)
 
     @property
     def is_over(self) -> bool:
-        """Whether training has finished: the budget is used up, or early stopping ends it."""
-        patience = self.config.patience
-        return self.progress >= 1 or (patience is not None and self.state.stale >= patience)
+        """Whether training has finished."""
+        return self.ended_by is not None
 
     def train(self) -> Path:
         """Trains until the budget is used up or early stopping ends it; returns the folder of the best model."""
         try:
             if self.is_over:
-                self.report.say(f"{self.run}: already finished at step {self.state.step:,}")
+                self.report.say(f"{self.run}: already finished at step {self.state.step:,}, ended by {self.ended_by}")
+            elif self.group.is_first and (text := budget.first_to_end(self.config, self.steps_per_epoch)):
+                self.report.say(text)
             self._clock = time.perf_counter()
             with self._interrupts.remembered():
                 while not self.is_over:
@@ -252,11 +255,9 @@ class Training:
         values = self._recent.means()
         values["tokens_per_second"] = self._recent.counts["tokens"] / self._recent_seconds
         values["utilisation"] = self.throughput.utilisation(values["tokens_per_second"])
+        rates = f"{values['tokens_per_second']:,.0f} tokens/s", f"{values['utilisation']:.0%} of peak FLOP/s"
         self.report.step(
-            self.progress,
-            f"step {self.state.step:,}  loss {values['loss']:.3f}{self._validated}  "
-            f"{values['tokens_per_second']:,.0f} tokens/s, "
-            f"{values['utilisation']:.0%} of peak FLOP/s",
+            self.progress, f"loss {values['loss']:.3f}", f"step {self.state.step:,}", *self._validated, *rates
         )
         if self.state.step % LOG_EVERY == 0:
             self.report.log(step=self.state.step, rate=rate, **values, peak_memory=peak(self.device.torch))
@@ -289,7 +290,8 @@ class Training:
         state = self.state
         predicted = Forecast(state.predicted_steps, state.predicted_seconds) if state.predicted_steps else None
         values, text = summarise(predicted, state.step, state.seconds, peak(self.device.torch))
-        self.report.log(step=state.step, **values)
+        self.report.log(step=state.step, **values, ended_by=self.ended_by)
+        self.report.say(f"ended by {self.ended_by}")
         self.report.say(text)
 
     def _tick(self) -> None:
@@ -376,9 +378,10 @@ class Training:
         else:
             self.state.stale += 1
         self.report.log(step=self.state.step, **values)
-        self._validated = f"  {self.task.describe(values)}"
+        text = self.task.describe(values)
+        self._validated = text.split("  ")
         self.report.say(
-            f"step {self.state.step:,}  epoch {self.state.epoch + 1}{self._validated}  "
+            f"step {self.state.step:,}  epoch {budget.current_epoch(self.config, self.state)}  {text}  "
             f"{self.progress:.0%}  {self.state.seconds / 60:.1f} min"
         )
 

@@ -5,9 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from regard.folders import naming, write_text
+
+BAR = 20  # characters
+BAR_FROM = 100  # the bar is left out in narrower terminals
+PERCENT_AND_TIME = len("100 % 99:59:59 left ")
 
 
 class Report:
@@ -16,19 +21,22 @@ class Report:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.path: Path | None = None
+        self.run = ""
+        """The name of the run, at the start of each line; empty if there is only one."""
+        self._bar = BAR + 1 if console.width >= BAR_FROM else 0
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            *([BarColumn(BAR)] if self._bar else []),
             TextColumn("{task.percentage:3.0f} %"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            TextColumn("left"),
+            TextColumn("{task.description}", markup=False),
             console=console,
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._progress.add_task("training", total=1.0)
+        self._task = self._progress.add_task("", total=1.0)
 
-    def open(self, path: Path, step: int) -> None:
+    def open(self, path: Path, step: int, progress: float = 0.0) -> None:
         """Resumes the log at a step; lines of later steps are dropped, because those steps are repeated."""
         self.path = path
         kept = []
@@ -40,6 +48,9 @@ class Report:
                 # the process was killed while writing, or the file is damaged
                 self.say(f"{path}, line {number}: damaged, dropped")
         write_text(path, "".join(f"{line}\n" for line in kept))
+        # the time left is estimated from updates after this one, so steps before resuming do not count
+        self._progress.reset(self._task)
+        self._progress.update(self._task, completed=progress)
         self._progress.start()
 
     def close(self) -> None:
@@ -48,11 +59,20 @@ class Report:
 
     def say(self, text: str) -> None:
         """Prints a line."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(self._named(text), highlight=False, markup=False, soft_wrap=True)
 
-    def step(self, progress: float, text: str) -> None:
-        """Updates the progress bar."""
+    def step(self, progress: float, *parts: str) -> None:
+        """Updates the progress bar with the parts that fit beside percent and time left, most important first."""
+        room = self.console.width - PERCENT_AND_TIME - self._bar
+        text = self._named(parts[0])
+        for part in parts[1:]:
+            if len(text) + 2 + len(part) > room:
+                break
+            text += f"  {part}"
         self._progress.update(self._task, completed=progress, description=text)
+
+    def _named(self, text: str) -> str:
+        return f"{self.run}: {text}" if self.run else text
 
     def log(self, **values: Any) -> None:
         """Appends a line to `log.jsonl`."""

@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.codecs.subword import BEGIN, END, PAD_ID, SubwordTokenizer
+from regard.errors import RegardError
 
 TEXTS = ["the child eats bread", "the children are eating bread", "el niño come pan", "los niños comen pan"] * 5
 TOKENIZERS = {kind: SubwordTokenizer.train(kind, 300, TEXTS) for kind in ("bpe", "unigram")}  # type: ignore[arg-type]
@@ -78,3 +79,9 @@ def test_tokens_are_assigned_to_words_separated_by_spaces(kind, text) -> None:
     assert [tokenizer.decode([part])[0].strip(" \t\n") for part in words.values()] == [
         word.decode() for word in normal.encode().split()
     ]
+
+
+def test_a_lone_surrogate_is_reported() -> None:
+    tokenizer = SubwordTokenizer.train("bpe", 300, ["a text"])
+    with pytest.raises(RegardError, match=r"character 2 of the text is the lone surrogate '\\udcff'"):
+        tokenizer.encode(["fine", "a\udcff"])

@@ -172,14 +172,6 @@ class ByteBpe(LosslessTokenizer):
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
-        for text in texts:
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise RegardError(
-                    f"character {error.start + 1} of the text is the lone surrogate {text[error.start]!r}; "
-                    f"decode the text as UTF-8"
-                ) from None
         return self._ids(texts)
 
 

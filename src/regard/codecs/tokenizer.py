@@ -21,6 +21,18 @@ def read_lines(path: Path) -> list[str]:
         raise RegardError(f"{path}, line {line}: not UTF-8 (bytes {bad}); save the file as UTF-8") from None
 
 
+def _expect_unicode(texts: Sequence[str]) -> None:
+    """Raises `RegardError` if a text cannot be encoded as UTF-8."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RegardError(
+                f"character {error.start + 1} of the text is the lone surrogate {text[error.start]!r}; "
+                f"decode the text as UTF-8"
+            ) from None
+
+
 @contextmanager
 def library_errors() -> Iterator[None]:
     """Turns errors of the library into a `RegardError`: it raises `Exception`, or, if it fails, a `BaseException`."""
@@ -70,9 +82,13 @@ class Tokenizer:
 
     def _ids(self, texts: Sequence[str], engine: Engine | None = None) -> list[list[int]]:
         """The ids of the tokens of each text, by the library."""
-        with library_errors():
-            encodings = (engine or self.engine).encode_batch_fast(list(texts), add_special_tokens=False)
-            return [encoding.ids for encoding in encodings]
+        try:
+            with library_errors():
+                encodings = (engine or self.engine).encode_batch_fast(list(texts), add_special_tokens=False)
+                return [encoding.ids for encoding in encodings]
+        except TypeError:
+            _expect_unicode(texts)
+            raise
 
     def _texts(self, sentences: Sequence[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
         """The text of each sentence, by the library."""

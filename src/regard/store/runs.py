@@ -20,7 +20,7 @@ _UNUSED = {LOCK, f".{RUN_RECIPE}.new"}
 OTHER = "choose another folder with run=..., or remove this one"
 _MAY_CHANGE = {
     *("run", "threads", "device", "train.shard", "train.recompute", "train.steps", "train.epochs", "train.minutes"),
-    *("train.patience", "train.checkpoint_every", "train.average_checkpoints"),
+    *("train.patience", "train.checkpoint_every", "train.average_checkpoints", "train.tensorboard"),
 }
 
 

@@ -63,6 +63,8 @@ class TrainConfig(Config):
     """Early stopping: number of validations without improvement after which training ends."""
     checkpoint_every: Positive = 500
     """Checkpoint interval in steps."""
+    tensorboard: bool = False
+    """Also write the log as TensorBoard events, to the subfolder `tensorboard` of the run."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Mixed precision: data type of matrix products; auto: bfloat16 on a GPU that supports it, else float32."""
     recompute: bool = False

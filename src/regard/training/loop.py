@@ -23,7 +23,7 @@ from regard.folders import write_tensors
 from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
 from regard.store.runs import LOG, claim
-from regard.training import budget
+from regard.training import board, budget
 from regard.training.card import card
 from regard.training.config import TrainConfig
 from regard.training.device import Device
@@ -49,6 +49,8 @@ class Training:
 
     def __init__(self, job: Job, report: Report) -> None:
         self.job, self.config, self.report, self.run = job, job.train, report, job.run
+        if self.config.tensorboard:
+            board.require()
         keep_memory()
         self.device = Device(job.device, job.train.precision)
         self.group = Group(self.device)
@@ -151,6 +153,8 @@ class Training:
             torch.manual_seed(self.job.seed + self.group.rank)  # otherwise dropout would be the same in all processes
         if self.group.is_first:
             self.report.open(self.run / LOG, self.state.step, self.progress)
+            if self.config.tensorboard:
+                self.report.board = board.Board(self.run / "tensorboard", self.state.step)
             for counts in self.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 

@@ -1,4 +1,4 @@
-"""Progress of training: a progress bar in a terminal, plain lines elsewhere, and `log.jsonl` always."""
+"""Progress of training: a progress bar in a terminal, plain lines elsewhere, `log.jsonl`, and TensorBoard."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from regard.folders import naming, write_text
+from regard.training.board import Board
 
 BAR = 20  # characters
 BAR_FROM = 100  # the bar is left out in narrower terminals
@@ -21,6 +22,8 @@ class Report:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.path: Path | None = None
+        self.board: Board | None = None
+        """Receives the values of the log, too."""
         self.run = ""
         """The name of the run, at the start of each line; empty if there is only one."""
         self._bar = BAR + 1 if console.width >= BAR_FROM else 0
@@ -56,6 +59,9 @@ class Report:
     def close(self) -> None:
         """Removes the progress bar."""
         self._progress.stop()
+        if self.board is not None:
+            self.board.close()
+            self.board = None
 
     def say(self, text: str) -> None:
         """Prints a line."""
@@ -79,3 +85,5 @@ class Report:
         assert self.path is not None
         with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
+        if self.board is not None:
+            self.board.write(values)

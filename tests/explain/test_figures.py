@@ -176,3 +176,25 @@ def test_a_dot_plot_shows_intervals_and_names_the_range_of_its_axis() -> None:
     low, high = axes.get_xlim()
     assert axes.get_xlabel() == f"accuracy, % (95 % intervals; axis from {low:.1f} to {high:.1f})"
     assert low < 62 < 71.5 < high
+
+
+def test_curves_of_several_runs_have_a_panel_per_metric_and_a_line_per_run() -> None:
+    runs = {
+        "runs/a_$1$": {"loss": [(50, 3.0), (100, 2.0)], "valid_loss": [(60, 2.5)], "bleu": [(60, 7.0)]},
+        "runs/b": {"loss": [(50, 4.0)], "valid_loss": [(60, 3.5), (70, 3.0)]},
+    }
+    figure = figures.compared_curves(runs, "step")
+    drawn = {
+        axes.get_title(): {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+        for axes in figure.axes
+        if axes.axison
+    }
+    assert drawn == {
+        "training loss": {"runs/a_$1$": [[50, 3.0], [100, 2.0]], "runs/b": [[50, 4.0]]},
+        "valid loss": {"runs/a_$1$": [[60, 2.5]], "runs/b": [[60, 3.5], [70, 3.0]]},
+        "bleu": {"runs/a_$1$": [[60, 7.0]]},
+    }
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(runs)
+    assert not any(text.get_parse_math() for text in legend.get_texts())
+    assert len({line.get_linestyle() for line in figure.axes[0].lines}) == 2

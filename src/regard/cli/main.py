@@ -14,6 +14,7 @@ from regard.cli.classify import classify
 from regard.cli.compare import compare
 from regard.cli.complete import complete
 from regard.cli.convert import convert
+from regard.cli.curves import curves
 from regard.cli.describe import describe
 from regard.cli.doctor import doctor
 from regard.cli.embed import embed
@@ -43,7 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    *(train, translate, complete, classify, tag, fill, embed, evaluate, score, compare, glue),
+    *(train, translate, complete, classify, tag, fill, embed, evaluate, score, compare, curves, glue),
     *(look, explore, convert, recipes, describe, plan, doctor, cache),
 ):
     app.command()(verb)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import matplotlib
+import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from torch import Tensor
 
 from regard.errors import RegardError
@@ -20,6 +22,7 @@ from regard.explain.positions import similarity
 MAP = "cividis"  # readable with colour blindness and in greyscale
 SIGNED = "PuOr"  # likewise, for positive and negative values
 DARK, LIGHT, BRIGHT = "#00224e", "#7f9cc0", "#c8a400"
+STYLES = ("-", "--", ":", "-.")
 MAX_SIDE = 30  # approximate maximum side of a figure, in inches
 MIN_WEIGHT = 0.02  # weights below this are not drawn as lines
 FORMATS = (".pdf", ".png", ".svg")
@@ -158,6 +161,34 @@ def _draw_curve(axes: Axes, entries: Sequence[dict[str, float]], curve: Curve) -
         right.set_ylabel(curve.label)
         right.set_ylim(bottom=min(0, *values[1]))
     axes.legend(handles=drawn, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, frameon=False)
+
+
+def compared_curves(runs: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], by: str) -> Figure:
+    """The curves of several runs: one panel per metric, one line per run."""
+    metrics = list(dict.fromkeys(metric for curves in runs.values() for metric in curves))
+    columns = min(2, len(metrics))
+    rows = -(-len(metrics) // columns)
+    figure = Figure(figsize=(5.5 * columns, 3 * rows + 0.3 * len(runs)), layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    # the brightest colours of the map are hard to see on white
+    colours = matplotlib.colormaps[MAP](np.linspace(0, 0.85, len(runs)))
+    names, style = lettered(list(runs))
+    handles = []
+    for i, (curves, name) in enumerate(zip(runs.values(), names, strict=True)):
+        look = {"color": colours[i], "linestyle": STYLES[i % len(STYLES)], "label": name}
+        handles.append(Line2D([], [], **look))
+        for axes, metric in zip(panels, metrics, strict=False):
+            if metric in curves:
+                axes.plot(*zip(*curves[metric], strict=True), marker="" if metric == "loss" else ".", **look)
+    for axes, metric in zip(panels, metrics, strict=False):
+        axes.set_title("training loss" if metric == "loss" else metric.replace("_", " "))
+        axes.set_xlabel(by)
+    for axes in panels[len(metrics) :]:
+        axes.set_axis_off()
+    legend = figure.legend(handles=handles, loc="outside upper left", frameon=False)
+    for text in legend.get_texts():
+        text.set(**style)
+    return figure
 
 
 class Estimate(Protocol):

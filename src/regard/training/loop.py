@@ -264,7 +264,7 @@ class Training:
             self.progress, f"loss {values['loss']:.3f}", f"step {self.state.step:,}", *self._validated, *rates
         )
         if self.state.step % LOG_EVERY == 0:
-            self.report.log(step=self.state.step, rate=rate, **values, peak_memory=peak(self.device.torch))
+            self.report.log(**self._place, rate=rate, **values, peak_memory=peak(self.device.torch))
             self._recent, self._recent_seconds = Tally(), 0.0
         if self.throughput.steps == PREDICTED_AFTER:
             self._predict()
@@ -275,6 +275,13 @@ class Training:
         self.state.predicted_steps, self.state.predicted_seconds = predicted.steps, predicted.seconds
         self.report.log(step=self.state.step, predicted_steps=predicted.steps, predicted_minutes=predicted.seconds / 60)
         self.report.say(str(predicted))
+
+    @property
+    def _place(self) -> dict[str, float]:
+        """The progress of training, for a line of the log."""
+        state = self.state
+        epoch = state.epoch + state.batch / len(self.batches.plan(state.epoch))
+        return {"step": state.step, "epoch": epoch, "minutes": state.seconds / 60}
 
     @property
     def steps_per_epoch(self) -> float:
@@ -381,7 +388,7 @@ class Training:
             self._write_model(self.run / "model", weights, values)
         else:
             self.state.stale += 1
-        self.report.log(step=self.state.step, **values)
+        self.report.log(**self._place, **values)
         text = self.task.describe(values)
         self._validated = text.split("  ")
         self.report.say(

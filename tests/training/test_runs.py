@@ -179,6 +179,17 @@ def test_a_damaged_log_is_reported_and_the_run_resumes(uninterrupted: Path, tmp_
     assert (run / "log.jsonl").read_bytes() == before
 
 
+def test_a_run_with_a_damaged_tokenizer_does_not_resume(uninterrupted: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    path = run / "codecs" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"a"', '"b"', 1))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: damaged, its checksum is wrong; the same file may be in"):
+        start(run)
+    shutil.copy(run / "model" / "tokenizer.json", path)
+    assert start(run).is_over
+
+
 def test_a_model_is_read_between_the_two_renames_of_its_replacement(uninterrupted: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)

@@ -11,6 +11,7 @@ from regard.codecs import interface as codecs_
 from regard.codecs.interface import CodecConfig, Say
 from regard.config import Config
 from regard.data.batches import Batches
+from regard.errors import RegardError
 from regard.folders import verify, write_folder
 from regard.store.runs import CODECS, check_data
 from regard.training.config import TrainConfig
@@ -90,7 +91,11 @@ class Setup:
         """The codecs by role: those of the run, else of the initial model, else trained on examples of each role."""
         folder, configs = self.job.run / CODECS, self.job.codecs
         if folder.exists():
-            verify(folder)
+            try:
+                verify(folder)
+            except RegardError as error:
+                remedy = f"the same file may be in {self.job.run / 'model'}; otherwise start again with another run=..."
+                raise RegardError(f"{error}; {remedy}") from None
             found = codecs_.load(folder, {role: config.codec for role, config in configs.items()})
             assert found is not None
             return found

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,9 @@ def test_a_second_signal_ends_the_process_immediately() -> None:
     with interrupts.remembered():
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupts.number == signal.SIGINT
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            with pytest.raises(Interrupted) as found:
-                os.kill(os.getpid(), number)
-            assert found.value.exit_code == code
+        with pytest.raises(Interrupted) as found:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert found.value.exit_code == 130
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -109,8 +109,23 @@ def test_a_second_signal_ends_a_process_that_is_busy_in_a_library() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (130, 143)  # the system may deliver them in any order
+        time.sleep(0.5)  # the system merges two signals of one kind that were not yet delivered
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def test_signals_that_torchrun_and_the_system_repeat_count_as_one(monkeypatch) -> None:
+    interrupts = Interrupts()
+    with interrupts.remembered():
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.number == signal.SIGTERM
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        monkeypatch.setattr("regard.training.interrupt.BURST", 0.0)
+        with pytest.raises(Interrupted) as found:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert found.value.exit_code == 143
 
 
 def test_ctrl_c_from_the_shell_exits_with_130_and_resumes(tmp_path: Path) -> None:

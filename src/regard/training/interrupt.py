@@ -4,11 +4,15 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+BURST = 5.0
+"""SIGTERMs within this many seconds count as one: torchrun forwards it to processes that may have received it already,
+and when torchrun is killed, Linux sends one for each of its threads."""
 PATIENCE = 1.0  # seconds until a process that does not end after a second signal is ended
 SHOW_CURSOR = "\033[?25h"
 
@@ -34,17 +38,25 @@ class Interrupts:
 
     number = 0
     """Number of the received signal; 0: none."""
+    _first = 0.0
+    """When it was received."""
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
-        if self.number:
+        if not self.number:
+            self.number, self._first = number, time.monotonic()
+        elif _is_second(number, self._first):
             raise Interrupted(number)
-        self.number = number
 
     @contextmanager
     def remembered(self) -> Iterator[None]:
         """A context that remembers signals instead of ending the process; it has no effect outside the main thread."""
         with _handled(self._remember):
             yield
+
+
+def _is_second(number: int, first: float) -> bool:
+    """Whether a signal is more than a repetition of the first one, which was received at this time."""
+    return number != signal.SIGTERM or time.monotonic() - first >= BURST
 
 
 @contextmanager
@@ -96,16 +108,17 @@ def _watched() -> Iterator[None]:
     theirs.setblocking(False)
 
     def watch() -> None:
-        received: list[int] = []
-        while len(received) < 2:
-            data = ours.recv(16)
-            if not data:  # closed
-                return
-            received.extend(number for number in data if number in SIGNALS)
-        if not ended.wait(PATIENCE):
-            if os.isatty(2):
-                os.write(2, SHOW_CURSOR.encode())  # the progress bar has hidden it
-            os._exit(128 + received[-1])
+        first = 0.0
+        while data := ours.recv(16):  # nothing: closed
+            for number in data:
+                if number not in SIGNALS:
+                    continue
+                if not first:
+                    first = time.monotonic()
+                elif _is_second(number, first) and not ended.wait(PATIENCE):
+                    if os.isatty(2):
+                        os.write(2, SHOW_CURSOR.encode())  # the progress bar has hidden it
+                    os._exit(128 + number)
 
     before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, daemon=True)

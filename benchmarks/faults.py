@@ -203,27 +203,30 @@ def trial(root: Path, mode: str, at: int, expected: list[bytes]) -> str:
 
 
 def kills(root: Path, count: int, rng: random.Random) -> bool:
-    """Whether a run that was killed at random moments has the weights of one that was not."""
+    """Whether runs that were killed at random moments have the weights of one that was not."""
 
     def start(run: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "regard", "train", "translate/dates", *KILLED, f"run={run}"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    undisturbed, killed = root / "undisturbed", root / "killed"
-    begun = time.monotonic()
-    assert start(undisturbed).wait() == 0
+    begun, same, run = time.monotonic(), True, root / "killed"
+    assert start(root / "whole").wait() == 0
     seconds = time.monotonic() - begun
-    for number in range(count):
-        process = start(killed)
+    killed = 0
+    while killed < count:
+        process = start(run)
         try:
-            process.wait(rng.uniform(0, seconds / 3))
-            break  # the run has finished
+            assert process.wait(rng.uniform(0, seconds / 2)) == 0
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        print(f"\rkill {number + 1} of {count}", end="", flush=True)
-    assert start(killed).wait() == 0
-    return weights(undisturbed) == weights(killed)
+            killed += 1
+            print(f"\rkill {killed} of {count}", end="", flush=True)
+        else:  # the run has finished; the next one starts again
+            same = same and weights(run) == weights(root / "whole")
+            shutil.rmtree(run)
+    assert start(run).wait() == 0
+    return same and weights(run) == weights(root / "whole")
 
 
 def main() -> None:

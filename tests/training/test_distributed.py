@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers import assert_same
+from regard.cli.main import main
 from regard.data.parallel import pair_batch
 from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.transformer import TransformerConfig
@@ -104,6 +105,26 @@ def test_the_command_runs_under_torchrun(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("trained model. Try") == 1
     assert result.stderr.count("learning a vocabulary") == 1
+
+
+def test_an_error_of_all_processes_is_printed_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard"]
+    result = subprocess.run(
+        [*command, "train", "translate/dates", "model.heads=3", f"run={tmp_path / 'run'}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.count("not divisible by heads = 3") == 1
+
+
+def test_an_error_of_another_process_alone_is_printed_after_a_while(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr("regard.cli.main.WAIT", 0.0)
+    monkeypatch.setattr("sys.argv", ["regard", "describe", "no-such-recipe"])
+    monkeypatch.setattr("regard.cli.main.protect", lambda: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith("regard: ")
 
 
 def is_running(process: int) -> bool:

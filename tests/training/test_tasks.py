@@ -145,6 +145,7 @@ def test_texts_are_truncated_to_the_context_of_an_initial_model(pretrained: Path
 def test_each_glue_task_has_its_own_run_folder(pretrained: Path) -> None:
     assert read("bert/glue", ["task=sst2", f"model.init={pretrained}"]).run == "runs/sst2"
     assert read("bert/glue", ["task=sst2", "run=runs/other"]).run == "runs/other"
+    assert read("bert/glue").run == "runs/sst2"  # the default task; runs/glue belongs to regard glue
     with pytest.raises(ConfigError, match=r"model\.head: is determined by the data; leave it out"):
         read("bert/pretrain", ["model.head.pooled=false"])
 

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +34,8 @@ from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.errors import RegardError
 from regard.version import __version__
+
+WAIT = 10.0  # seconds
 
 app = typer.Typer(
     name="regard",
@@ -77,6 +80,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (RegardError, OSError) as error:
+        _wait_for_first_process()
         typer.echo(f"regard: {error}", err=True)
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
@@ -87,6 +91,12 @@ def main() -> None:
         remedy = "choose smaller batches (train.batch_tokens, train.batch_size), shorter texts or a smaller model"
         typer.echo(f"regard: not enough memory{size}; {remedy}", err=True)
         sys.exit(1)
+
+
+def _wait_for_first_process() -> None:
+    """Under torchrun, lets the first process report an error that all processes have; then torchrun ends this one."""
+    if int(os.environ.get("RANK", 0)) > 0:
+        time.sleep(WAIT)  # an error of this process alone is reported after that
 
 
 def _expect_utf8(arguments: Sequence[str]) -> None:

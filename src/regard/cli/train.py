@@ -12,6 +12,9 @@ def train(
 ) -> None:
     """Train a model. If it is interrupted, run the same command again to resume.
 
+    The run folder holds the model, checkpoints, log.jsonl and curves.png; train.tensorboard=true adds events for
+    TensorBoard. Ctrl-C saves a checkpoint first.
+
     Examples:
 
         regard train translate/dates

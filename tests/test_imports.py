@@ -23,6 +23,7 @@ EXTRAS = {
     "serve/server.py": {"fastapi", "uvicorn"},
     "serve/worker.py": {"starlette"},
     "tasks/parquet.py": {"pyarrow"},
+    "training/board.py": {"tensorboard"},
 }
 SERVER = [path for path in EXTRAS if path.startswith("serve/")]  # its modules import each other
 

@@ -57,7 +57,8 @@ def test_a_run_may_begin_to_write_events_when_it_is_resumed(tmp_path: Path) -> N
 
 
 def test_without_tensorboard_the_error_names_the_extra_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.setitem(sys.modules, "regard.training.board", None)
+    monkeypatch.delattr("regard.training.board", raising=False)
     with pytest.raises(ValueError, match=r"needs tensorboard; install it with: pip install 'regard\[board\]'"):
         start(tmp_path / "run", "train.tensorboard=true")
     assert not (tmp_path / "run").exists()

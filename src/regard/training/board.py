@@ -4,25 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
-
-REMEDY = "train.tensorboard = true needs tensorboard; install it with: pip install 'regard[board]', or set it to false"
-
-
-def require() -> None:
-    """Raises `RegardError` if TensorBoard is not installed."""
-    try:
-        import tensorboard  # noqa: F401, imported only if it is used
-    except ImportError:
-        raise RegardError(REMEDY) from None
+import tensorboard  # noqa: F401, torch's writer needs it
+from torch.utils.tensorboard import SummaryWriter
 
 
 class Board:
     """Writes values by step. TensorBoard ignores events of an interrupted run that come after `step`."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # imported only if it is used, because it takes a second
-
         self._writer: Any = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(self, values: Mapping[str, Any]) -> None:

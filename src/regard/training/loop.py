@@ -23,7 +23,7 @@ from regard.folders import write_tensors
 from regard.process_memory import keep_memory, peak
 from regard.store import checkpoint, models
 from regard.store.runs import LOG, claim
-from regard.training import board, budget
+from regard.training import budget
 from regard.training.card import card
 from regard.training.config import TrainConfig
 from regard.training.device import Device
@@ -33,7 +33,7 @@ from regard.training.interrupt import Interrupted, Interrupts
 from regard.training.machine import threads
 from regard.training.optimizer import gradient, make_optimizer
 from regard.training.recompute import recompute
-from regard.training.report import Report
+from regard.training.report import Report, board_module
 from regard.training.schedule import learning_rate
 from regard.training.setup import Job, Setup
 from regard.training.state import TrainingState
@@ -50,7 +50,7 @@ class Training:
     def __init__(self, job: Job, report: Report) -> None:
         self.job, self.config, self.report, self.run = job, job.train, report, job.run
         if self.config.tensorboard:
-            board.require()
+            board_module()  # fails before anything is written
         keep_memory()
         self.device = Device(job.device, job.train.precision)
         self.group = Group(self.device)
@@ -154,7 +154,7 @@ class Training:
         if self.group.is_first:
             self.report.open(self.run / LOG, self.state.step, self.progress)
             if self.config.tensorboard:
-                self.report.board = board.Board(self.run / "tensorboard", self.state.step)
+                self.report.board = board_module().Board(self.run / "tensorboard", self.state.step)
             for counts in self.counts if not self.state.step else ():
                 self.report.log(step=0, **counts)
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from regard.errors import RegardError
 from regard.folders import naming, write_text
-from regard.training.board import Board
 
 BAR = 20  # characters
 BAR_FROM = 100  # the bar is left out in narrower terminals
@@ -22,7 +22,7 @@ class Report:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.path: Path | None = None
-        self.board: Board | None = None
+        self.board: Any = None
         """Receives the values of the log, too."""
         self.run = ""
         """The name of the run, at the start of each line; empty if there is only one."""
@@ -87,3 +87,15 @@ class Report:
             file.write(json.dumps(values) + "\n")
         if self.board is not None:
             self.board.write(values)
+
+
+def board_module() -> Any:
+    """The module that writes TensorBoard events; raises `RegardError` without TensorBoard."""
+    try:
+        from regard.training import board
+    except ImportError:
+        raise RegardError(
+            "train.tensorboard = true needs tensorboard; install it with: pip install 'regard[board]', "
+            "or set the key to false"
+        ) from None
+    return board

@@ -1,11 +1,15 @@
 """A small run of any system, derived from the registry without a list of systems."""
 
+import base64
 import dataclasses
+import io
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from rich.console import Console
 
 from regard import recipe, systems
@@ -19,12 +23,24 @@ WORDS = [
     *("the", "a", "small", "old", "dog", "child", "house", "garden", "eats", "sees", "finds", "runs", "under", "with"),
     *("she", "he", "never", "today"),
 ]
+
+
+def picture(seed: int) -> str:
+    """A small picture, as a data URL."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (9, 14, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+INPUTS = {"text": ("the small dog sees a garden", "she runs"), "image": (picture(1), picture(2))}
+"""Two inputs, by medium."""
 SIZES = {
     "width": 16, "heads": 2, "ff_width": 24, "layers": 2, "encoder_layers": 2, "decoder_layers": 2, "context": 64,
-    "word_width": 8, "feature_width": 4, "dropout": 0.1,
+    "word_width": 8, "feature_width": 4, "dropout": 0.1, "patch": 4,
 }  # fmt: skip
 """By the names that all models share."""
-CODECS = {"vocab_size": 300}
+CODECS = {"vocab_size": 300, "size": (12, 8)}
 TRAIN = {"batch_tokens": 160, "warmup": 2, "validate_every": 2, "checkpoint_every": 2, "learning_rate": 1e-3}
 
 
@@ -107,8 +123,19 @@ def text(folder: Path) -> dict[str, Any]:
     return {"text": write(folder / "text.txt", lines), "max_length": 16}
 
 
+def images(folder: Path) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    for number in range(24):
+        pixels = rng.integers(0, 256, (18, 14, 3), dtype=np.uint8)
+        # the classes differ in brightness
+        path = folder / "images" / ("dark" if number % 2 else "light") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels // 4 if number % 2 else 255 - pixels // 4).save(path)
+    return {"train": str(folder / "images"), "augment": {"crop": 2, "flip": True, "operations": 1, "mixup": 0.2}}
+
+
 DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
-    f.__name__: f for f in (parallel, dates, documents, table, glue, conllu, iob, text)
+    f.__name__: f for f in (parallel, dates, documents, table, glue, conllu, iob, text, images)
 }
 """By the kind of data. A new kind needs a function here."""
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 EXTRAS = {
+    "codecs/image_files.py": {"PIL"},
     "explain/figures.py": {"matplotlib"},
     "interop/ct2.py": {"ctranslate2"},
     "interop/ct2_inference.py": {"ctranslate2"},

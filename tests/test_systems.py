@@ -25,9 +25,8 @@ from regard.tasks.pipeline import Pipeline
 from regard.training.loop import Training
 from regard.training.task import Task
 from shapes import shapes_checked
-from small import CASES, NAMES
+from small import CASES, INPUTS, NAMES
 
-TEXT, OTHER = "the small dog sees a garden", "she runs"
 ANSWERS: dict[str, Callable[[Any, list[str]], list[Any]]] = {
     "translate": lambda opened, texts: [best[0].text for best in opened.translate(texts)],
     "complete": lambda opened, texts: [opened.complete(text, tokens=4)[0].text for text in texts],
@@ -42,8 +41,15 @@ OPTIONS = {"complete": ("--max-tokens", "4")}
 CONVERTIBLE = {
     "transformer": {"model": {"positions": "sinusoidal_split", "norm_placement": "post", "norm": "layer"}},
     "roformer": {"data": {"next_sentence": False}},
+    "vit": {"model": {"pool": "class"}},
 }
 """Recipe changes for kinds of which Hugging Face supports only some variants."""
+
+
+def inputs(opened: Any) -> tuple[str, str]:
+    """Two inputs of a loaded model."""
+    (medium,) = set(opened.accepts.values()) if hasattr(opened, "accepts") else {"text"}
+    return INPUTS[medium]
 
 
 @pytest.fixture(scope="module", params=range(len(CASES)), ids=NAMES)
@@ -122,13 +128,14 @@ def test_a_loaded_model_predicts_a_batch_like_single_texts(case) -> None:
     assert task.verbs[0] in ANSWERS, "give tests/test_systems.py a way to ask this verb"
     answer = ANSWERS[task.verbs[0]]
     with shapes_checked():
-        together = answer(opened, [TEXT, OTHER])
-    assert together == [answer(opened, [text])[0] for text in (TEXT, OTHER)]
+        together = answer(opened, list(inputs(opened)))
+    assert together == [answer(opened, [one])[0] for one in inputs(opened)]
 
 
 def test_the_first_verb_of_the_task_accepts_the_run(case) -> None:
     _, task, run, _ = case
-    text = f"{TEXT} [MASK]" if task.verbs[0] == "fill" else TEXT
+    one, _ = inputs(library.load(str(run)))
+    text = f"{one} [MASK]" if task.verbs[0] == "fill" else one
     assert command(task.verbs[0], "--model", run, text, *OPTIONS.get(task.verbs[0], ()))
 
 
@@ -153,7 +160,7 @@ def subject(task: type[Task], run: Path) -> Any:
 def read(task: type[Task], run: Path) -> Any:
     opened = subject(task, run)
     opened.model.double()
-    return opened.trace(dict.fromkeys(opened.accepts, TEXT))
+    return opened.trace(dict.fromkeys(opened.accepts, inputs(opened)[0]))
 
 
 def test_every_attention_core_declares_its_streams(case) -> None:
@@ -220,7 +227,7 @@ def test_the_explorer_answers_every_request(case) -> None:
     _, task, run, _ = case
     opened = subject(task, run)
     explorer = Explorer(opened, "it")
-    asked = {"inputs": dict.fromkeys(opened.accepts, TEXT)}
+    asked = {"inputs": dict.fromkeys(opened.accepts, inputs(opened)[0])}
     about = explorer.answer("model", {})
     assert explorer.answer("read", asked)["streams"]
     for look in about["looks"]:
@@ -244,6 +251,6 @@ def test_conversion_to_hugging_face_and_back_keeps_weights_and_predictions(syste
     library.convert(f"hf:{tmp_path / 'theirs'}", str(tmp_path / "back"))
     back = library.read(str(tmp_path / "back"))
     assert all(torch.equal(back.weights[name], tensor) for name, tensor in weights.items())
-    assert ANSWERS[task.verbs[0]](library.load(str(tmp_path / "back")), [TEXT]) == ANSWERS[task.verbs[0]](
-        library.load(str(tmp_path / "ours")), [TEXT]
-    )
+    ours, theirs = (library.load(str(tmp_path / name)) for name in ("ours", "back"))
+    answer = ANSWERS[task.verbs[0]]
+    assert answer(theirs, list(inputs(theirs))) == answer(ours, list(inputs(ours)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.tasks.classification import Classifier
     from regard.tasks.completion import Completer
     from regard.tasks.embedding import Embedder
+    from regard.tasks.image_classification import ImageClassifier
     from regard.tasks.pipeline import Pipeline
     from regard.tasks.pretraining import MaskFiller
     from regard.tasks.tagging import Tagger
@@ -27,6 +28,7 @@ __all__ = [
     "Classifier",
     "Completer",
     "Embedder",
+    "ImageClassifier",
     "MaskFiller",
     "Pipeline",
     "RegardError",
@@ -40,6 +42,7 @@ _MODULES = {
     "Classifier": "regard.tasks.classification",
     "Completer": "regard.tasks.completion",
     "Embedder": "regard.tasks.embedding",
+    "ImageClassifier": "regard.tasks.image_classification",
     "MaskFiller": "regard.tasks.pretraining",
     "Pipeline": "regard.tasks.pipeline",
     "Tagger": "regard.tasks.tagging",

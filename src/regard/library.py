@@ -222,7 +222,7 @@ def _read_hugging_face(folder: Path) -> Contents:
         raise RegardError(f"{HUGGING_FACE}{name}: no such folder" + (remedy if HUB_NAME.fullmatch(name) else ""))
     about = read_settings(folder / "config.json")
     kind = about.get("model_type")
-    families = {each.family.MODEL_TYPE: each for each in SYSTEMS if each.family is not None}
+    families = {kind: each for each in SYSTEMS if each.family is not None for kind in each.family.MODEL_TYPES}
     if kind is None:  # the oldest config files have no model_type
         architectures = [name.lower() for name in about.get("architectures", ())]
         kind = next((known for known in families if any(name.startswith(known) for name in architectures)), None)

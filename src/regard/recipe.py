@@ -89,7 +89,7 @@ def _field(meaning: str, **options: Any) -> Any:
     return dataclasses.field(metadata={"meaning": meaning}, **options)
 
 
-_CODEC = "Codec between text and numbers. Required, unless it comes with the model of `model.init`."
+_CODEC = "Codec between data and numbers. Required, unless it comes with the model of `model.init`."
 _DERIVED = [
     ("data", _one_of(systems.data_configs()), _field("Data to train on and to validate with.")),
     ("model", _one_of(systems.model_configs()), _field("Model: its architecture and its size.")),

@@ -172,10 +172,13 @@ def words(node: dict[str, Any]) -> str:
     if "const" in node:
         return toml.value(node["const"])
     if "enum" in node:
-        return f"one of {', '.join(node['enum'])}"
+        return f"one of {', '.join(map(str, node['enum']))}"
     if node["type"] == "array":
         count = _limits(node.get("minItems"), None, node.get("maxItems"), None)
-        return f"list of {words(node['items'])}{count and f', length {count}'}"
+        # a tuple of fixed length has a type for each place, here always the same
+        (item,) = {json.dumps(each) for each in node.get("prefixItems", [node.get("items")])}
+        count = str(len(node["prefixItems"])) if "prefixItems" in node else count
+        return f"list of {words(json.loads(item))}{count and f', length {count}'}"
     limits = _limits(*(node.get(key) for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")))
     return f"{_WORDS[node['type']]} {limits}".strip()
 

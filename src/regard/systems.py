@@ -11,12 +11,13 @@ from typing import Any
 
 from regard.codecs.gpt2 import ByteBpeConfig, CharactersConfig
 from regard.codecs.interface import CodecConfig
+from regard.codecs.pixels import PixelsConfig
 from regard.codecs.subword import SubwordConfig
 from regard.codecs.wordpiece import WordPieceConfig
 from regard.codecs.words import WordsConfig
 from regard.config import Config
 from regard.errors import RegardError
-from regard.interop import bert, gpt2, marian, roformer
+from regard.interop import bert, gpt2, marian, roformer, vit
 from regard.models.bert import BertConfig
 from regard.models.conv_seq2seq import ConvSeq2SeqConfig
 from regard.models.gpt2 import Gpt2Config
@@ -24,9 +25,11 @@ from regard.models.rnn_seq2seq import RnnSeq2SeqConfig
 from regard.models.rnn_tagger import RnnTaggerConfig
 from regard.models.roformer import RoFormerConfig
 from regard.models.transformer import TransformerConfig
+from regard.models.vit import VitConfig
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.completion import CompletionTask
 from regard.tasks.embedding import EmbeddingTask
+from regard.tasks.image_classification import ImageClassificationTask
 from regard.tasks.pretraining import PretrainingTask
 from regard.tasks.tagging import TaggingTask, WordTaggingTask
 from regard.tasks.translation import TranslationTask
@@ -82,6 +85,7 @@ SYSTEMS = (
     System(RoFormerConfig, {"text": (WordPieceConfig,)}, ENCODER, roformer),
     System(RnnTaggerConfig, {"text": (WordsConfig,)}, (WordTaggingTask,)),
     System(Gpt2Config, {"text": (CharactersConfig, ByteBpeConfig)}, (CompletionTask,), gpt2),
+    System(VitConfig, {"image": (PixelsConfig,)}, (ImageClassificationTask,), vit),
 )
 
 

@@ -7,7 +7,7 @@ queries and keys inside attention. Tables are computed in double precision, to b
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -77,8 +77,8 @@ class Positions(nn.Module):
         expect_one_of("merge", merge, get_args(Merge))
         self.encoding, self.merge = encoding, merge
 
-    def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """x with its positions, starting at `start`."""
+    def forward(self, x_BTD: Tensor, start: Any = 0) -> Tensor:
+        """x with its positions, starting at `start`; for the patches of an image, `start` is their grid."""
         expect("x", x_BTD, "batch", "length", "width")
         encoding_TE = self.encoding(x_BTD, start)
         if self.merge == "concatenate":

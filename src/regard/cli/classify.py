@@ -1,13 +1,17 @@
 """`regard classify`: label texts or pairs of texts."""
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.options import AsJsonLines, File, Model, Texts
 from regard.cli.texts import chunks
 from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.tasks.image_classification import ImageClassifier
 
 
 def classify(
@@ -17,7 +21,9 @@ def classify(
     second: Annotated[str | None, typer.Option(help="Second text, for models that classify pairs.")] = None,
     as_json: AsJsonLines = False,
 ) -> None:
-    """Classify texts: a label and its probability for each. In a file or standard input, a tab separates pairs.
+    """Classify texts or images: a label and its probability for each.
+
+    Images are given as files. In a file or standard input, a tab separates pairs of texts.
 
     Examples:
 
@@ -26,6 +32,8 @@ def classify(
         regard classify --model runs/rte "It rains." --second "The street is wet." --json
 
         regard classify --model runs/sst2 --file reviews.txt
+
+        regard classify --model runs/images cat.jpg dog.png --json
     """
     from regard.library import load_for
 
@@ -34,6 +42,9 @@ def classify(
             "--second needs a text on the command line; in a file or on standard input, separate the texts with a tab"
         )
     classifier = load_for("classify", model)
+    if "image" in classifier.accepts:
+        _classify_images(classifier, texts, file, second, as_json)
+        return
     truncated = 0
     for chunk in chunks(texts, file):
         # for a model of single texts, a tab is a space
@@ -61,3 +72,18 @@ def classify(
 def _split_pair(line: str) -> tuple[str, str | None]:
     one, is_pair, other = line.partition("\t")
     return one, other if is_pair else None
+
+
+def _classify_images(
+    classifier: "ImageClassifier", paths: list[str] | None, file: Path | None, second: str | None, as_json: bool
+) -> None:
+    if second is not None:
+        raise RegardError("--second is for pairs of texts; this model classifies images")
+    # the name of a file is what is meant here, so there is no warning about it
+    for chunk in [paths] if paths else chunks(None, file):
+        for path, prediction in zip(chunk, classifier.classify(chunk), strict=True):
+            if as_json:
+                found = {"label": prediction.label, "value": prediction.value}
+                typer.echo(json.dumps({"image": path, **found, "probabilities": prediction.probabilities}))
+            else:
+                typer.echo(f"{prediction.label}\t{prediction.value:.3f}" + ("" if len(chunk) == 1 else f"\t{path}"))

@@ -13,7 +13,9 @@ def look(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="TEXT", help="A text; for BERT, [SEP] separates two texts, and [MASK] stands for a masked word."
+            metavar="TEXT",
+            help="A text, or the file of an image; for BERT, [SEP] separates two texts, and [MASK] stands for a masked "
+            "word.",
         ),
     ],
     model: Model = None,
@@ -51,6 +53,8 @@ def look(
         regard look "The child laughs." -o page.html
 
         regard look --model runs/bert "The [MASK] barked."
+
+        regard look --model runs/images cat.jpg -o cat.png
     """
     from regard.data.sentences import split
     from regard.explain import media

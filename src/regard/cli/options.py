@@ -53,8 +53,8 @@ TestData = Annotated[
     Path | None,
     typer.Option(
         exists=True,
-        dir_okay=False,
-        help="Classifiers: a table or JSONL; taggers: CoNLL-U or IOB; language models: a text; plain or .gz.",
+        help="Classifiers: a table or JSONL, or a folder of images; taggers: CoNLL-U or IOB; language models: a text; "
+        "plain or .gz.",
     ),
 ]
 TestSource = Annotated[

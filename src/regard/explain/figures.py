@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import matplotlib
 import numpy as np
+import numpy.typing as npt
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -64,6 +65,20 @@ def matrix(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequen
     axes.set_yticks(range(len(left)), left, **style)
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
+    return figure
+
+
+def overlay(pixels: npt.NDArray[np.uint8], weights: Tensor) -> Figure:
+    """A picture, and the same with the attention to each of its patches over it; `weights` are rows × columns."""
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes in (left, right):
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=255)
+        axes.set_axis_off()
+    height, width = pixels.shape[:2]
+    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+    shown = right.imshow(weights.tolist(), cmap=MAP, vmin=0, extent=extent, alpha=0.65, interpolation="nearest")
+    figure.colorbar(shown, ax=right, shrink=0.8, label="attention")
     return figure
 
 

@@ -13,6 +13,9 @@ from regard.decoding.finite import finite
 from regard.errors import RegardError
 from regard.explain import media
 from regard.explain.characters import printable, width
+from regard.explain.importance import rollout
+from regard.explain.media import image
+from regard.explain.media.image import ImageLayout
 from regard.explain.positions import encodings
 from regard.explain.trace import Inputs, Look, Stream, Trace, mean, merged
 
@@ -100,7 +103,28 @@ class AttentionView:
         rows, columns = (media.of(stream).units(stream) for stream in (self._asks, self._answers))
         return merged(mean_TS, rows, columns)
 
+    @property
+    def patches(self) -> Tensor | None:
+        """For a picture: the attention to each patch, rows × columns; by default, attention rollout over all layers.
+
+        The query is what represents the image: its class token, its pooled vector, or else the mean of all patches.
+        """
+        stream = self._answers
+        if not isinstance(stream.layout, ImageLayout) or self.kind != "matrix":
+            return None
+        if self.layer is None and self.head is None:
+            flows = rollout(self.trace)
+            weights_TS = flows.get((self.trace.output_stream, self.answers), flows.get((self.answers, self.answers)))
+            assert weights_TS is not None
+        else:
+            weights_TS = self.weights
+        extra = stream.layout.extra
+        of_image_S = weights_TS[0] if extra or len(weights_TS) == 1 else weights_TS.mean(0)
+        return of_image_S[extra:].view(stream.layout.rows, stream.layout.columns)
+
     def __repr__(self) -> str:
+        if (patches := self.patches) is not None:
+            return shaded((finite(patches) / patches.max()).tolist())
         return drawn(self.rows, self.columns, finite(self.weights).tolist())
 
     def figure(self) -> Any:
@@ -111,6 +135,8 @@ class AttentionView:
         if self.kind == "grid":
             maps = self.trace.weights(self.layer or "*")
             return figures.grid({path: finite(weights_HTS) for path, weights_HTS in maps.items()})
+        if (patches := self.patches) is not None:
+            return figures.overlay(image.pixels(self._answers), finite(patches))
         draw = figures.lines if self.kind == "lines" else figures.matrix
         return draw(self.rows, self.columns, finite(self.weights).tolist())
 
@@ -148,6 +174,12 @@ def drawn(rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequenc
         ]
         lines.append(" " * (margin - width(name)) + f"{name}  " + "  ".join(cells))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def shaded(weights: Sequence[Sequence[float]]) -> str:
+    """A grid of numbers from 0 to 1 as text: darker means more."""
+    last = len(SHADES) - 1
+    return "\n".join("".join(SHADES[min(last, round(x * len(SHADES)))] * 2 for x in row).rstrip() for row in weights)
 
 
 class Viewable:

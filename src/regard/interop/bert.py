@@ -31,7 +31,7 @@ from regard.models.bert import BertConfig
 from regard.models.heads import AnyHead, ClassificationHead, NoHead, PretrainingHead, RegressionHead, TaggingHead
 from regard.store.models import build_without_memory
 
-MODEL_TYPE = "bert"
+(MODEL_TYPE,) = MODEL_TYPES = ("bert",)
 MAX_LABELS = 100_000
 LAYER = {
     "attention.self.query": "attention.query",

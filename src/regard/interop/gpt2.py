@@ -49,7 +49,7 @@ class Composition(NamedTuple):
         return dict(zip(self.parts, whole.chunk(len(self.parts)), strict=True))
 
 
-MODEL_TYPE = "gpt2"
+(MODEL_TYPE,) = MODEL_TYPES = ("gpt2",)
 LAYER = {
     "ln_1": Composition(("attention_residual.norm",)),
     "attn.c_attn": Composition(("attention.query", "attention.key", "attention.value"), transposed=True),

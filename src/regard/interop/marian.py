@@ -27,7 +27,7 @@ from regard.interop.sentencepiece import SentencePiece
 from regard.models.transformer import TransformerConfig
 from regard.store.models import build_without_memory
 
-MODEL_TYPE = "marian"
+(MODEL_TYPE,) = MODEL_TYPES = ("marian",)
 MAX_VOCABULARY = 10**6
 UNKNOWN_PENALTY = 10.0  # SentencePiece scores an unknown character this much below the lowest piece
 IMPOSSIBLE = -6e4  # a logit with probability 0 that 16 bits can represent

@@ -32,7 +32,7 @@ from regard.models.heads import ClassificationHead, NoHead, PretrainingHead, Reg
 from regard.models.roformer import RoFormerConfig
 from regard.store.models import build_without_memory
 
-MODEL_TYPE = "roformer"
+(MODEL_TYPE,) = MODEL_TYPES = ("roformer",)
 ANGLES, DEFAULT_LENGTH = "encoder.embed_positions.weight", 1536
 FIELDS = {
     "vocab_size": "vocab_size",

@@ -6,15 +6,17 @@ A new medium needs a file here, a line in `MEDIA`, and a module of the explorer'
 from collections.abc import Mapping
 from typing import Protocol
 
-from regard.explain.media import text
+from regard.explain.media import image, text
 from regard.explain.trace import Stream
 
 
 class Medium(Protocol):
     """What a medium must provide for a model to be inspected."""
 
-    EXAMPLE: str
-    """An example input."""
+    @property
+    def EXAMPLE(self) -> str | None:
+        """An example input; None: the user must give one."""
+        ...
 
     def units(self, stream: Stream) -> tuple[int, ...]:
         """The index of the unit that each token belongs to; -1: none."""
@@ -31,6 +33,7 @@ class Medium(Protocol):
 
 MEDIA: Mapping[str, Medium] = {
     "text": text,
+    "image": image,
 }
 
 

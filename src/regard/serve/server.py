@@ -113,12 +113,12 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._worker: Worker = app.state.worker
-        self._is_interrupted = False
+        self.is_interrupted = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Notes which signal arrived."""
-        if sig == signal.SIGINT and not self._is_interrupted:
-            self._is_interrupted = True
+        if sig == signal.SIGINT and not self.is_interrupted:
+            self.is_interrupted = True
             self._loop.call_soon_threadsafe(self._cancel)
         if not self.should_exit:  # a second one would cut the connections at once
             super().handle_exit(sig, frame)
@@ -183,6 +183,8 @@ def serve(
         query = "" if token is None else f"?token={token}"
         ready(f"http://{address}:{listener.getsockname()[1]}/{query}")
         server.run(sockets=[listener])
+        if server.is_interrupted:  # uvicorn repeats the signal, but background jobs of a shell script ignore SIGINT
+            raise KeyboardInterrupt
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -8,11 +8,14 @@ import sys
 from contextlib import suppress
 
 import pytest
-from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
 
 from regard.cli import main as main_module
 from regard.cli import terminal
+from regard.cli.console import make_console
 from regard.errors import RegardError
+from regard.training.report import Report
 
 TITLE, SHOWN = "\x1b]0;owned\x07 \x9b31m \r end", "\\u001b]0;owned\\u0007 \\u009b31m \\u000d end"
 
@@ -51,13 +54,42 @@ def test_escape_sequences_in_errors_are_shown(monkeypatch) -> None:
     assert run(monkeypatch, io.StringIO(), fail) == f"regard: no label {SHOWN}\n"
 
 
-def test_rich_still_colours_its_output(monkeypatch) -> None:
+def test_rich_still_colours_its_output_and_shows_escape_sequences_of_texts(monkeypatch) -> None:
     def colour() -> None:
-        Console(force_terminal=True).print("[bold]fine[/bold]", TITLE)
+        table = Table("[bold]label[/bold]")
+        table.add_row(f"\x1b]0;owned {TITLE}")
+        make_console(force_terminal=True, width=200).print(table)
 
     screen = Screen()
     run(monkeypatch, screen, colour)
-    assert screen.getvalue().startswith("\x1b[1mfine\x1b[0m")
+    assert "\x1b[1mlabel" in screen.getvalue()
+    assert "\\u001b]0;owned" in screen.getvalue()
+    assert "\x1b]" not in screen.getvalue()
+
+
+def test_the_escape_sequences_of_a_live_line_reach_the_terminal(monkeypatch) -> None:
+    stderr = Screen()
+
+    def progress() -> None:
+        report = Report(make_console(stderr=True, force_terminal=True, width=80, highlight=False))
+        report.console.print(f"before {TITLE}", markup=False)
+        with Progress(console=report.console, transient=True) as bar:
+            task = bar.add_task("training", total=10)
+            for _ in range(10):
+                bar.update(task, advance=1, refresh=True)
+            print("within \x1b]0;owned\x07 it", file=sys.stderr)  # noqa: T201, it goes through the live line
+
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(sys, "argv", ["regard"])
+    monkeypatch.setattr(main_module, "app", progress)
+    main_module.main()
+    shown = stderr.getvalue()
+    assert "\r\x1b[2K" in shown, "the line is erased before it is written again"
+    assert "\\u001b[2K" not in shown
+    assert "before \\u001b]0;owned" in shown
+    assert "within " in shown
+    assert "\x1b]" not in shown
 
 
 def test_printable_json_is_the_same_json() -> None:

@@ -12,6 +12,14 @@ from regard.errors import RegardError
 PAYLOAD = "BertModel as Model'; touch PWNED; #"
 
 
+def test_the_command_for_pickled_weights_names_the_class_with_their_head(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+    for named, shown in (("BertForSequenceClassification", "BertForSequenceClassification"), ("Other", "AutoModelFor")):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": [named]}))
+        with pytest.raises(RegardError, match=f"from transformers import {shown}"):
+            library.load(f"hf:{tmp_path}")
+
+
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roformer", "marian"])
 @pytest.mark.parametrize("name", ["plain", "it's; touch PWNED #", 'two "words" $(touch PWNED)'])
 def test_the_command_for_pickled_weights_has_nothing_of_the_config(tmp_path: Path, kind: str, name: str) -> None:

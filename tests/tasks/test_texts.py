@@ -33,6 +33,13 @@ def test_a_string_is_one_prompt_to_a_language_model() -> None:
         of.stream(["ROMEO:"])
 
 
+def test_unknown_options_are_errors() -> None:
+    translator, of = regard.load("en-es"), completer("characters")
+    for call in (translator.translate, translator.sample, of.complete, of.best, of.stream):
+        with pytest.raises(ValueError, match="unknown option 'beem'; the options are .*"):
+            call("We are eating bread.", beem=8)  # type: ignore[operator]
+
+
 def test_a_string_is_one_text_to_encoders() -> None:
     classifier = Classifier(bert(ClassificationHead(labels=("good", "bad"))), TOKENIZER)
     assert classifier.classify(TEXT) == classifier.classify([TEXT])[0]

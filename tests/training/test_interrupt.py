@@ -62,7 +62,18 @@ def test_a_second_signal_ends_the_process_immediately() -> None:
         assert found.value.exit_code == 130
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        pytest.param(
+            signal.SIGHUP,
+            129,
+            marks=pytest.mark.skipif(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, reason="ignored, as by nohup"),
+        ),
+    ],
+)
 def test_a_signal_before_the_first_step_leaves_nothing_and_says_so(tmp_path: Path, monkeypatch, number, code) -> None:
     # after the vocabulary is learned
     monkeypatch.setattr("regard.training.setup.Setup.count", lambda *_, **__: os.kill(os.getpid(), number))

@@ -64,9 +64,9 @@ def _purpose(contents: "Contents") -> dict[str, Any]:
 
 def _show(description: dict[str, Any]) -> None:
     """Prints a description as a table, with identical layers in one row."""
-    from rich.console import Console
     from rich.table import Table
 
+    from regard.cli.console import make_console
     from regard.explain.outline import starred
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -82,7 +82,7 @@ def _show(description: dict[str, Any]) -> None:
         table.add_row(path, shapes, str(len(counts)) if len(counts) > 1 else "", f"{sum(counts):,}")
     table.add_section()
     table.add_row("all", "", "", f"{description['parameters']:,}", style="bold")
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     console.print(f"[bold]{description['config']['kind']}[/bold]")
     if "task" in description:
         _show_purpose(console, description)

@@ -37,15 +37,14 @@ def glue(
 
         regard glue hf:all-MiniLM-L6-v2 train.learning_rate=5e-5 train.epochs=5 --data glue/ --tasks rte --seeds 5
     """
-    from rich.console import Console
-
+    from regard.cli.console import make_console
     from regard.lab.glue import TRAINED, Benchmark
     from regard.training.report import Report
 
     benchmark = Benchmark(
         model=model,
         data=data,
-        report=Report(Console(stderr=True)),
+        report=Report(make_console(stderr=True)),
         say=lambda text: typer.echo(text, err=True),
         tasks=TRAINED if tasks is None else [task.strip() for task in tasks.split(",")],
         seeds=seeds,
@@ -62,9 +61,9 @@ def glue(
 
 
 def _show(found: "Table") -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from regard.cli.console import make_console
     from regard.evaluation.glue import REFERENCE
     from regard.lab.glue import BESIDE
 
@@ -82,7 +81,7 @@ def _show(found: "Table") -> None:
     averages = [found.published(system) for system in BESIDE]
     cells = ["" if x is None else f"{x:.1f}" for x in averages]
     table.add_row("average", f"{len(found.counted)} of 9", f"{found.average:.1f}", "", *cells)
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     console.print(table)
     console.print(
         "\nOurs: the best validation score of each run. Others: published test scores.\n"

@@ -86,13 +86,13 @@ def _reference(keys: bool, output: Path | None, as_json: bool) -> None:
 
 def _show(tables: Sequence["Table"]) -> None:
     """Prints the keys of recipes, one table per recipe section."""
-    from rich.console import Console
     from rich.table import Table as Columns
     from rich.text import Text
 
+    from regard.cli.console import make_console
     from regard.reference import shape
 
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     for table in tables:
         console.print(Text(table.title, "bold"), Text(table.about), "", sep="\n")
         columns = Columns("key", "type", "default", "meaning", box=None, pad_edge=False, header_style="dim")

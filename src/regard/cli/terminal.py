@@ -14,21 +14,22 @@ def printable(text: str) -> str:
 
 
 class Printable:
-    """A stream that writes control characters in printable form.
+    """A stream that writes control characters in printable form."""
 
-    Args:
-        rich_proxied_file: the stream it writes to; the library rich, whose escape sequences are its own, writes there.
-    """
-
-    def __init__(self, rich_proxied_file: TextIO) -> None:
-        self.rich_proxied_file = rich_proxied_file
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Writes a text."""
-        return self.rich_proxied_file.write(printable(text))
+        return self.stream.write(printable(text))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.rich_proxied_file, name)
+        return getattr(self.stream, name)
+
+
+def unprotected(stream: TextIO) -> TextIO:
+    """The stream itself, for a writer that makes texts printable and has escape sequences of its own."""
+    return stream.stream if isinstance(stream, Printable) else stream
 
 
 def protect() -> None:

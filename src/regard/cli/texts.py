@@ -118,11 +118,12 @@ def _with_progress(texts: Iterator[str], count: int | None, size: int, prints: b
         while chunk := list(islice(texts, size)):
             yield chunk
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from regard.cli.console import make_console
+
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=make_console(stderr=True), transient=True)
     task, begin = bar.add_task("texts", total=count), time.monotonic()
     try:
         while chunk := list(islice(texts, size)):

@@ -31,16 +31,16 @@ def train(
 
         torchrun --nproc-per-node 2 -m regard train translate/transformer data.train=my.en-de.tsv
     """
-    from rich.console import Console
 
     from regard import recipe
+    from regard.cli.console import make_console
     from regard.training.distributed import rank
     from regard.training.report import Report
     from regard.training.run import train as train_job
 
     chosen = recipe.read(name, overrides or [])
     with exit_code_of_signal():
-        training = train_job(recipe.job(chosen), Report(Console(stderr=True, quiet=rank() > 0)))
+        training = train_job(recipe.job(chosen), Report(make_console(stderr=True, quiet=rank() > 0)))
     if training.group.is_first:
         folder, verb = training.run / "model", training.task.verbs[0]
         typer.echo(f'{folder}: trained model. Try: regard {verb} --model {chosen.run} "..."')

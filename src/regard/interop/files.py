@@ -18,6 +18,13 @@ WEIGHTS, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 """The name of a model on the Hugging Face Hub, such as `gpt2` or `Helsinki-NLP/opus-mt-en-de`."""
 MIN_USED_ROWS = 0.5  # minimum fraction of an embedding's rows that have a token; some vocabularies are rounded up
+CLASSES = (
+    *(f"Bert{head}" for head in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")),
+    *(f"RoFormer{head}" for head in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")),
+    *("BertForQuestionAnswering", "RoFormerForQuestionAnswering", "GPT2LMHeadModel", "GPT2Model", "MarianMTModel"),
+    *("ViTForImageClassification", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
+)
+"""Classes of Hugging Face's library that the command for pickled weights may name."""
 # our activations by Hugging Face's names; of several names, the last is the one that all versions know
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -100,14 +107,23 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             raise RegardError(f"{folder}: missing {', '.join(missing)}, listed in {INDEX}; download the folder again")
         return {name: tensor for file in files for name, tensor in read_tensors(folder / file).items()}
     if pickled := sorted(path.name for path in folder.glob(PICKLED)):
-        # users will copy this command, so it contains nothing read from the untrusted files
-        place = shlex.quote(str(folder))
+        # users will copy this command, so it contains nothing read from the untrusted files: a class is one of our list
+        place, kind = shlex.quote(str(folder)), _class_of(folder)
         raise RegardError(
             f"{folder}: has {pickled[0]}, but no {WEIGHTS}. Pickled weights are not opened, because they can run any "
             f"code; to convert them, if you trust them: python -c 'import sys; from transformers import "
-            f"AutoModelForPreTraining as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {place}"
+            f"{kind} as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {place}"
         )
     raise RegardError(f"{folder}: has neither {WEIGHTS} nor {INDEX}")
+
+
+def _class_of(folder: Path) -> str:
+    """The name of the class in Hugging Face's library that loads the weights of a folder with their head."""
+    path = folder / "config.json"
+    named = read_settings(path).get("architectures") if path.is_file() else None
+    return next(
+        (known for known in CLASSES if isinstance(named, list) and known in named[:1]), "AutoModelForPreTraining"
+    )
 
 
 def expect_only(theirs: Mapping[str, Any], only: Mapping[str, Any]) -> None:

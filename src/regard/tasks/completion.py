@@ -44,7 +44,7 @@ from regard.tasks.completion_types import (
     StreamOptions,
 )
 from regard.tasks.pipeline import Pipeline
-from regard.tasks.texts import as_given, expect_texts
+from regard.tasks.texts import as_given, expect_options, expect_texts
 from regard.training.setup import Setup
 from regard.training.task import SummedLoss, Task, listed, means
 
@@ -77,6 +77,7 @@ class Completer(EvaluatesText, Viewable, Pipeline):
 
     def complete(self, prompts: str | Sequence[str], **how: Unpack[SamplingOptions]) -> Any:
         """For each text, `samples` continuations sampled from the model; the same seed gives the same text."""
+        expect_options(how, SamplingOptions)
         return as_given(prompts, [self._sample(prompt, **how) for prompt in expect_texts(prompts, "prompts")])
 
     def _sample(
@@ -106,6 +107,7 @@ class Completer(EvaluatesText, Viewable, Pipeline):
         """
         if not isinstance(prompt, str):
             raise RegardError(f"a single prompt, a string, is streamed; got {prompt!r}")
+        expect_options(how, StreamOptions)
         return self._stream_text(prompt, **how)
 
     def _stream_text(
@@ -142,6 +144,7 @@ class Completer(EvaluatesText, Viewable, Pipeline):
 
     def best(self, prompts: str | Sequence[str], **how: Unpack[BeamOptions]) -> Any:
         """For each text, its `n_best` most probable continuations by beam search, best first."""
+        expect_options(how, BeamOptions)
         options: dict[str, Any] = {"beam": 4, **how}
         return as_given(
             prompts,

@@ -1,7 +1,7 @@
 """One text or many: a string in gives one result, a list gives a list."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from regard.errors import RegardError
@@ -17,6 +17,13 @@ def expect_texts(texts: Any, what: str = "texts") -> list[str]:
         if not isinstance(text, str):
             raise RegardError(f"{what} should be strings; one of them is {text!r}")
     return list(texts)
+
+
+def expect_options(given: Iterable[str], known: type[Any]) -> None:
+    """Raises `RegardError` if there is an option that a typed dictionary of options does not have."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise RegardError(f"unknown option {name!r}; the options are {', '.join(known.__annotations__)}")
 
 
 def as_given(texts: Any, results: Sequence[Any]) -> Any:

@@ -31,7 +31,7 @@ from regard.explain.view import Viewable
 from regard.folders import cache
 from regard.models.interface import Autoregressive
 from regard.tasks.pipeline import Pipeline
-from regard.tasks.texts import as_given, expect_texts
+from regard.tasks.texts import as_given, expect_options, expect_texts
 from regard.tasks.translation_evaluation import EvaluatesTranslations
 from regard.tasks.translation_types import SamplingOptions, SearchOptions, Translation, TranslationOptions
 from regard.training.setup import Setup
@@ -80,6 +80,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
 
     def translate(self, texts: str | Sequence[str], **how: Unpack[SearchOptions]) -> Any:
         """For each text its `n_best` translations, best first. Texts of similar length are batched together."""
+        expect_options(how, SearchOptions)
         beam, n_best = how.get("beam", 4), how.get("n_best", 1)
         search = Beam(BEGIN, END, beam, n_best, how.get("length_penalty", 1.0))
         return self._decode(search, n_best, texts, how, how.get("batch_tokens", 8192) // beam)
@@ -91,6 +92,7 @@ class Translator(EvaluatesTranslations, Viewable, Pipeline):
 
     def sample(self, texts: str | Sequence[str], **how: Unpack[SamplingOptions]) -> Any:
         """For each text, `samples` translations sampled from the model; the same seed gives the same words."""
+        expect_options(how, SamplingOptions)
         samples = how.get("samples", 1)
         sampling = Sampling(
             BEGIN,

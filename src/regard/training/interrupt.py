@@ -1,15 +1,17 @@
-"""Ctrl-C and SIGTERM during training: the step is finished and a checkpoint saved before the process ends."""
+"""Ctrl-C, SIGTERM and SIGHUP during training: the step is finished and a checkpoint saved before the process ends."""
 
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if sys.platform != "win32" else ()))
+"""A closed terminal sends SIGHUP."""
 BURST = 5.0
 """SIGTERMs within this many seconds count as one: torchrun forwards it to processes that may have received it already,
 and when torchrun is killed, Linux sends one for each of its threads."""
@@ -30,7 +32,7 @@ class Interrupted(KeyboardInterrupt):
             remedy = f"stopped; run the same command again to resume from step {step:,}"
         super().__init__(remedy)
         self.number = number
-        self.exit_code = 128 + number  # the convention of shells: 130 for Ctrl-C, 143 for SIGTERM
+        self.exit_code = 128 + number  # the convention of shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP
 
 
 class Interrupts:
@@ -89,7 +91,9 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    # what a parent ignores stays ignored, as SIGHUP after nohup
+    handled = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in handled}
     try:
         yield
     finally:

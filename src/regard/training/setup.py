@@ -94,7 +94,9 @@ class Setup:
             try:
                 verify(folder)
             except RegardError as error:
-                remedy = f"the same file may be in {self.job.run / 'model'}; otherwise start again with another run=..."
+                model = self.job.run / "model"
+                copy = f"the same file may be in {model}; otherwise " if model.is_dir() else ""
+                remedy = f"{copy}start again with another run=..."
                 raise RegardError(f"{error}; {remedy}") from None
             found = codecs_.load(folder, {role: config.codec for role, config in configs.items()})
             assert found is not None
